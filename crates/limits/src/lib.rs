@@ -1,0 +1,1 @@
+//! Pure: a file per limit, and the ladder.

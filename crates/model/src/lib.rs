@@ -1,0 +1,23 @@
+//! What is asked, what was seen, what came out: the plain data that travels through Plimsoll.
+//!
+//! Nothing here opens a socket, reads a clock or touches a file. Every arrow in ARCHITECTURE.md's
+//! picture is one of these types, so each stage of the flow can be tested from literals.
+
+pub mod estimate;
+pub mod failure;
+pub mod histogram;
+pub mod observation;
+pub mod result;
+pub mod sample;
+pub mod spec;
+pub mod target;
+pub mod units;
+
+pub use estimate::Estimate;
+pub use failure::{Failure, FailureKind, Tally};
+pub use histogram::{Latencies, Latency};
+pub use observation::{Group, Observation, Settings};
+pub use result::RunResult;
+pub use sample::{Counters, Phase, Sample};
+pub use spec::Spec;
+pub use target::{Scheme, Target};

@@ -1,0 +1,1 @@
+//! Pure: a file per output; a Result in, bytes out.
