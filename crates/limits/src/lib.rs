@@ -1,1 +1,114 @@
 //! Pure: a file per limit, and the ladder.
+//!
+//! A limit is one question about one run, answered from the run's document alone: no socket, no clock, no
+//! file, no /proc. To add one: write its file, and put its line into [`LIMITS`].
+//!
+//! Order of use: `analysis::conclude`, then [`judge`]. Both may be repeated on a stored run.
+
+mod evidence;
+mod nice;
+mod verdict;
+mod warnings;
+
+mod client_cpu;
+mod client_ephemeral_ports;
+mod client_nofile;
+mod host_memory;
+mod listen_accept_queue;
+mod server_max_connections;
+mod server_memory;
+mod server_nofile;
+
+#[cfg(test)]
+mod known_cause_tests;
+#[cfg(test)]
+mod table_tests;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod verdict_tests;
+
+use model::RunResult;
+use model::result::{Finding, Side, Status};
+
+pub use verdict::verdict;
+
+/// One question about one run. Pure; asked once, after sampling has ended, or of a stored run.
+pub trait Limit: Sync {
+    /// What is known of it without any run.
+    fn facts(&self) -> &'static LimitFacts;
+
+    /// Where the run stands with it.
+    ///
+    /// Called by [`ladder`]; a run without stages is one that has not begun (`doctor`): then the answer comes
+    /// from settings alone, and is never `Hit`. May not look at `run.limits` or `run.verdict`.
+    fn judge(&self, run: &RunResult) -> Finding;
+}
+
+/// What is known of a limit without any run; the documentation's table is made from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitFacts {
+    /// Its name in the catalogue: `server.nofile`.
+    pub id: &'static str,
+    /// Whose it is.
+    pub side: Side,
+    /// What it answers; ends in a question mark.
+    pub question: &'static str,
+    /// What it is, and how it shows.
+    pub doc: &'static str,
+    /// Where to read it by hand.
+    pub how_to_see: &'static str,
+    /// What lifts it, in words; a finding has the lines for its host.
+    pub remedy_doc: &'static str,
+}
+
+impl LimitFacts {
+    /// A finding of this limit, still without ceiling, evidence and remedy.
+    fn finding(&self, status: Status, summary: impl Into<String>) -> Finding {
+        Finding {
+            id: self.id.to_owned(),
+            side: self.side,
+            status,
+            summary: summary.into(),
+            ceiling_connections: None,
+            ceiling_low: None,
+            ceiling_high: None,
+            evidence: Vec::new(),
+            remedy: Vec::new(),
+        }
+    }
+}
+
+/// Every limit that a run is judged by; of causes and symptoms of the same ceiling, the cause first.
+pub static LIMITS: &[&dyn Limit] = &[
+    &client_ephemeral_ports::ClientEphemeralPorts,
+    &client_nofile::ClientNofile,
+    &client_cpu::ClientCpu,
+    &server_nofile::ServerNofile,
+    &server_memory::ServerMemory,
+    &host_memory::HostMemory,
+    &server_max_connections::ServerMaxConnections,
+    &listen_accept_queue::ListenAcceptQueue,
+];
+
+/// The ladder: every limit's finding, lowest ceiling first, those without a ceiling last; of equal ones those
+/// that were hit first.
+pub fn ladder(run: &RunResult) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = LIMITS.iter().map(|limit| limit.judge(run)).collect();
+    findings.sort_by_key(|f| (f.ceiling_connections.unwrap_or(u64::MAX), f.status));
+    findings
+}
+
+/// Fills `limits` of a run that `analysis::conclude` has been through, and with [`verdict()`] what follows
+/// from them; whatever stood there is replaced.
+pub fn judge(result: &mut RunResult) {
+    result.limits = ladder(result);
+    verdict(result);
+}
+
+/// What would break for `spec.connections`, before the first one is opened: the ladder from settings alone.
+///
+/// A ceiling below what is asked has the status `Near` and the summary "would stop at N of M asked".
+pub fn doctor(settings_only: &RunResult) -> Vec<Finding> {
+    ladder(settings_only)
+}

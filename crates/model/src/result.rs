@@ -441,6 +441,38 @@ pub struct Verdict {
 }
 
 impl RunResult {
+    /// A result in which nothing has been seen yet.
+    pub fn new(experiment: &str, spec: Spec) -> Self {
+        Self {
+            plimsoll: env!("CARGO_PKG_VERSION").to_owned(),
+            schema: SCHEMA,
+            experiment: experiment.to_owned(),
+            started_at: String::new(),
+            seconds: 0.0,
+            command: Vec::new(),
+            host: Host::default(),
+            target: TargetSeen { url: spec.target.to_string(), ..TargetSeen::default() },
+            workers: Vec::new(),
+            settings: Settings::default(),
+            before: Observation::default(),
+            after: Observation::default(),
+            connections: Connections { requested: spec.connections, ..Connections::default() },
+            establish: Establish::default(),
+            heartbeat: Heartbeat { interval_seconds: spec.heartbeat_seconds, ..Heartbeat::default() },
+            verify: Verify::default(),
+            stages: Vec::new(),
+            series: Vec::new(),
+            interrupted: false,
+            cost: Costs::default(),
+            line: Line::default(),
+            limits: Vec::new(),
+            warnings: Vec::new(),
+            thresholds: Vec::new(),
+            verdict: Verdict::default(),
+            spec,
+        }
+    }
+
     /// The documented exit code of a finished run: 0, 3, 4, 99 or 130.
     pub fn exit_code(&self) -> u8 {
         if self.interrupted {

@@ -1,1 +1,40 @@
-//! A file per probe: what can be seen of the target, the generator and the host.
+//! What can be seen of the target, the generator and the host?
+//!
+//! A file per probe; each reads one kind of source and returns its part of an observation:
+//!
+//! | file | source |
+//! | --- | --- |
+//! | `table` | `/proc/PID/stat` of every process, in one pass: the process tree and its CPU time |
+//! | `find` | which processes are the target: by port, pid, name or cgroup |
+//! | `listener` | the target's listening sockets, over `sock_diag` |
+//! | `process` | memory, descriptors and limits of one process |
+//! | `group` | the same, summed over a group of processes |
+//! | `cpu` | CPU time of a group, monotone while its processes come and go |
+//! | `cgroup` | a cgroup's limits and use, v1 and v2 |
+//! | `host` | memory, sockets, descriptors, CPU and pressure of the host |
+//! | `tcp` | the kernel's TCP counters |
+//! | `settings` | sysctls |
+//!
+//! Where `/proc` and `/sys` lie is a parameter ([`Root`]), so that tests can build their own. What is absent
+//! is `None`. What is malformed is an [`Error`] that names path and line; the [`Observer`] turns it into
+//! `None` and a warning, because a probe may never fail a run. No clock is read here.
+
+mod cgroup;
+mod cpu;
+#[cfg(test)]
+mod fake;
+mod find;
+mod group;
+mod host;
+mod listener;
+mod observer;
+mod process;
+mod reader;
+mod settings;
+mod sock_diag;
+mod table;
+mod tcp;
+
+pub use find::Finder;
+pub use observer::{Glance, Observer};
+pub use reader::{Error, Root};

@@ -1,2 +1,75 @@
-//! plimsoll
-fn main() {}
+//! The binary: a file per subcommand, and one exit code for each way to end.
+
+mod cli;
+mod conduct;
+mod doctor;
+mod hold;
+mod outputs;
+mod progress;
+mod reach;
+mod report_command;
+mod run;
+mod serving;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use cli::{Cli, Command};
+use fleet::Link;
+use thiserror::Error;
+
+/// Why there is no result.
+#[derive(Debug, Error)]
+pub(crate) enum Failed {
+    /// Exit code 1.
+    #[error("{0}")]
+    CannotRun(String),
+    /// Exit code 2.
+    #[error("{0}")]
+    Usage(String),
+    /// Exit code 1.
+    #[error(transparent)]
+    Node(#[from] node::NodeError),
+    /// Exit code 1.
+    #[error(transparent)]
+    Worker(#[from] worker::WorkerError),
+}
+
+fn main() -> ExitCode {
+    let code = match run(&Cli::parse().command) {
+        Ok(code) => code,
+        Err(failed) => {
+            let _ = writeln!(std::io::stderr(), "plimsoll: {failed}");
+            if matches!(failed, Failed::Usage(_)) { 2 } else { 1 }
+        }
+    };
+    ExitCode::from(code)
+}
+
+fn run(command: &Command) -> Result<u8, Failed> {
+    match command {
+        Command::Hold(args) => hold::hold(args),
+        Command::Serve(args) => serving::serve(args).map(|()| 0),
+        Command::Doctor(args) => doctor::doctor(args),
+        Command::Report(args) => report_command::report(args),
+        Command::Run(args) => {
+            let words = run::command_line(&args.file)?;
+            let cli = Cli::try_parse_from(words)
+                .map_err(|e| Failed::Usage(format!("{}: {e}", args.file.display())))?;
+            match cli.command {
+                Command::Run(_) => Err(Failed::Usage("a file cannot run a file".to_owned())),
+                command => run(&command),
+            }
+        }
+        Command::Worker => {
+            let link = Link::stdio().map_err(worker::WorkerError::from)?;
+            worker::run(link)?;
+            Ok(0)
+        }
+        Command::NodeProcess => {
+            node::run_child()?;
+            Ok(0)
+        }
+    }
+}

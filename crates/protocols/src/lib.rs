@@ -4,8 +4,14 @@
 //! counter, so it can be driven by a test, a fuzzer or the reactor alike, and a connection that is idle
 //! owns nothing but its slot.
 
+mod body;
+mod frame;
+pub mod fuzz;
+mod head;
 pub mod http;
 pub mod machine;
+mod nonce;
+mod quote;
 pub mod serve;
 pub mod sse;
 pub mod tcp;

@@ -1,0 +1,61 @@
+# Every target sets up what it needs, and says nothing where it is there already.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+CARGO_DENY := 0.20.2
+
+.PHONY: help demo build test report-check bench bench-short lint deny fmt setup setup-build setup-lint setup-test
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+demo: build ## hold 100,000 connections on the node beside it; leaves report.html
+	$(TARGET)/release/plimsoll hold tcp://127.0.0.1:7000 --serve -c 100k --heartbeat 10s --html report.html
+
+build: setup-build ## build the binaries, with optimization
+	cargo build --release --workspace --bins
+
+# With optimization: the tests hold thousands of connections and judge rates, and the build is shared with the rest.
+test: setup-test ## run all tests, and look at the report in a browser
+	cargo test --release --workspace
+	$(MAKE) --no-print-directory report-check
+
+report-check: build setup-test
+	scripts/check-report.sh --self-test
+	$(TARGET)/release/plimsoll hold ws://127.0.0.1:7080/ws --serve -c 2k --stages 4 --hold 2s --heartbeat 1s \
+		--quiet --html $(TARGET)/report-check.html
+	scripts/check-report.sh $(TARGET)/report-check.html
+
+bench: build ## measure against the floor; prints the table of the README
+	scripts/bench.py
+
+bench-short: build
+	scripts/bench.py --short
+
+lint: setup-lint deny ## clippy, formatting, and who may depend on what
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+deny: setup-lint
+	cargo deny --log-level error check bans licenses sources
+
+fmt: setup-lint-rust ## format everything
+	cargo fmt --all
+
+setup: setup-build setup-test setup-lint ## install everything that any target needs
+
+setup-build:
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.95 or later, for example with rustup" >&2; exit 1; }
+	@scripts/need.sh cc build-essential
+
+setup-test: setup-build
+	@scripts/need.sh chromium chromium python3 python3 nginx nginx-light redis-server redis-server
+	@targets/asyncio-ws.sh install
+
+.PHONY: setup-lint-rust
+setup-lint-rust:
+	@cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
+	@cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
+
+setup-lint: setup-lint-rust setup-build
+	@cargo deny --version >/dev/null 2>&1 || cargo install --locked --quiet cargo-deny --version $(CARGO_DENY)

@@ -1,0 +1,183 @@
+//! Over the whole slice: what every limit must have.
+
+use std::collections::BTreeSet;
+
+use model::observation::TcpCounters;
+use model::result::{Purpose, Status};
+use model::{FailureKind, RunResult};
+
+use crate::testing::{self, concluded, finding};
+use crate::{LIMITS, doctor};
+
+/// A run in which the limit is hit, one in which it is clear, and one in which it is unknown.
+fn fixtures(id: &str) -> [RunResult; 3] {
+    let clear = testing::run();
+    let mut hit = testing::run();
+    let mut unknown = testing::run();
+    match id {
+        "client.ephemeral-ports" => {
+            testing::fail_last(&mut hit, FailureKind::NoPorts, 772);
+            unknown.settings.connections_per_source = 0;
+        }
+        "client.nofile" => {
+            testing::fail_last(&mut hit, FailureKind::NoDescriptors, 3);
+            (unknown.settings.worker.nofile_soft, unknown.settings.worker.nofile_hard) = (None, None);
+        }
+        "client.cpu" => {
+            testing::throttle(&mut hit, 3..=10);
+            unknown.stages.iter_mut().for_each(|s| s.generator_lag = None);
+        }
+        "server.nofile" => {
+            hit = testing::broken_at(
+                1_017,
+                &[(500, Purpose::Ramp), (2_000, Purpose::Ramp)],
+                FailureKind::Silent,
+            );
+            testing::nofile(&mut hit, 1_024);
+            testing::hide_target(&mut unknown);
+        }
+        "server.memory" => {
+            testing::memory_limit(&mut hit, 64 << 20, |n| 20_000_000 + n * 4_000);
+            hit.after.target.as_mut().unwrap().cgroup.as_mut().unwrap().oom_kills = Some(1);
+            testing::hide_target(&mut unknown);
+        }
+        "host.memory" => {
+            hit.after.host.oom_kills = Some(4);
+            testing::hide_target(&mut unknown);
+            unknown.stages.truncate(1);
+        }
+        "server.max-connections" => {
+            hit = testing::broken_at(987, &testing::search_of_987(), FailureKind::ServerRefused);
+            unknown = testing::doctor(10_000);
+        }
+        "listen.accept-queue" => {
+            hit.after.tcp.listen_overflows = Some(1_040);
+            testing::hide_target(&mut unknown);
+            unknown.before.tcp = TcpCounters::default();
+        }
+        other => panic!("{other} has no fixtures; write them beside the others"),
+    }
+    [hit, clear, unknown]
+}
+
+#[test]
+fn ids_are_unique_and_in_the_catalogues_form() {
+    let ids: BTreeSet<&str> = LIMITS.iter().map(|l| l.facts().id).collect();
+    assert_eq!(ids.len(), LIMITS.len());
+    for id in ids {
+        assert!(
+            id.split_once('.').is_some_and(|(owner, what)| !owner.is_empty() && !what.is_empty()),
+            "{id}"
+        );
+        assert!(id.chars().all(|c| c.is_ascii_lowercase() || c == '.' || c == '-'), "{id}");
+    }
+}
+
+#[test]
+fn each_says_what_it_is() {
+    for facts in LIMITS.iter().map(|l| l.facts()) {
+        assert!(facts.question.ends_with('?'), "{}", facts.id);
+        for text in [facts.doc, facts.how_to_see, facts.remedy_doc] {
+            assert!(!text.is_empty() && !text.contains("  "), "{}: {text:?}", facts.id);
+        }
+    }
+}
+
+#[test]
+fn each_has_a_hit_a_clear_and_an_unknown_case() {
+    for id in LIMITS.iter().map(|l| l.facts().id) {
+        let [hit, clear, unknown] = fixtures(id);
+        assert_eq!(finding(hit, id).status, Status::Hit, "{id}");
+        assert_eq!(finding(clear, id).status, Status::Clear, "{id}");
+        assert_eq!(finding(unknown, id).status, Status::Unknown, "{id}");
+    }
+}
+
+#[test]
+fn a_healthy_run_hits_nothing() {
+    let run = concluded(testing::run());
+    for finding in &run.limits {
+        assert_eq!(finding.status, Status::Clear, "{finding:?}");
+    }
+    assert!(run.verdict.held && run.verdict.trusted);
+    assert_eq!(run.verdict.first_limit, None);
+    assert_eq!(run.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn every_finding_has_a_remedy_and_proper_numbers() {
+    for id in LIMITS.iter().map(|l| l.facts().id) {
+        for run in fixtures(id) {
+            for finding in concluded(run).limits {
+                assert!(!finding.remedy.is_empty(), "{}", finding.id);
+                assert!(!finding.summary.is_empty() && !finding.summary.contains("  "), "{finding:?}");
+                for line in finding.remedy.iter().chain(&finding.evidence) {
+                    let broken = ["NaN", "inf", "None", "Some(", "  ", "{}"].iter().any(|b| line.contains(b));
+                    assert!(!broken && !line.is_empty(), "{}: {line}", finding.id);
+                }
+                if let (Some(low), Some(c)) = (finding.ceiling_low, finding.ceiling_connections) {
+                    assert!(low <= c && finding.ceiling_high.is_none_or(|high| high >= c), "{finding:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn only_what_was_hit_can_be_named_first() {
+    for id in LIMITS.iter().map(|l| l.facts().id) {
+        let [hit, clear, unknown] = fixtures(id).map(concluded);
+        for run in [&hit, &clear, &unknown] {
+            if let Some(first) = &run.verdict.first_limit {
+                let named = run.limits.iter().find(|f| f.id == *first).unwrap();
+                assert_eq!(named.status, Status::Hit, "{first}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_ladder_rises() {
+    let run = concluded(testing::run());
+    let ceilings: Vec<u64> = run.limits.iter().map(|f| f.ceiling_connections.unwrap_or(u64::MAX)).collect();
+    assert!(ceilings.is_sorted(), "{ceilings:?}");
+    assert_eq!(run.limits[0].id, "server.nofile");
+    assert_eq!(run.limits[0].ceiling_connections, Some(19_993));
+}
+
+#[test]
+fn judging_a_stored_run_again_changes_nothing() {
+    for id in LIMITS.iter().map(|l| l.facts().id) {
+        for run in fixtures(id) {
+            let once = concluded(run);
+            let stored: RunResult = serde_json::from_str(&serde_json::to_string(&once).unwrap()).unwrap();
+            assert_eq!(concluded(stored), once, "{id}");
+        }
+    }
+}
+
+#[test]
+fn the_doctor_answers_from_settings_alone() {
+    for finding in doctor(&testing::doctor(10_000)) {
+        assert!(!matches!(finding.status, Status::Hit), "{finding:?}");
+    }
+    let find = |asked, id: &str| doctor(&testing::doctor(asked)).into_iter().find(|f| f.id == id).unwrap();
+    let nofile = find(50_000, "server.nofile");
+    assert_eq!((nofile.status, nofile.ceiling_connections), (Status::Near, Some(19_993)));
+    assert!(nofile.summary.starts_with("would stop at 19,993 of 50,000 asked: "), "{}", nofile.summary);
+    assert!(
+        nofile.remedy.contains(&"prlimit --pid 77 --nofile=61000:61000".to_owned()),
+        "{:?}",
+        nofile.remedy
+    );
+    assert!(nofile.remedy.contains(&"LimitNOFILE=61000".to_owned()));
+    assert_eq!(find(10_000, "server.nofile").status, Status::Clear);
+
+    let memory = find(10_000, "host.memory");
+    assert_eq!(memory.status, Status::Unknown);
+    assert!(memory.summary.contains("at least 5.2 to 6.1 kB"), "{}", memory.summary);
+    assert_eq!(memory.ceiling_connections, Some((20_u64 << 30) / 5_200));
+    assert_eq!(memory.ceiling_low, Some(((20_u64 << 30) as f64 / 6_100.0) as u64));
+    assert!(find(5_000_000, "host.memory").summary.starts_with("would stop at 4,129,776 of 5,000,000"));
+    assert_eq!(find(10_000, "client.cpu").status, Status::Unknown);
+}

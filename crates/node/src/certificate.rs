@@ -1,0 +1,91 @@
+//! Which certificate does the node show? A given one, or one that it signs itself on first start.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde::{Deserialize, Serialize};
+
+use crate::NodeError;
+
+/// A certificate chain and its key, as PEM text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Certificate {
+    /// The chain, leaf first.
+    pub chain_pem: String,
+    /// The private key.
+    pub key_pem: String,
+}
+
+/// Names that the self-signed certificate is good for.
+const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// Reads a certificate and key from files.
+///
+/// # Errors
+/// Names the file that cannot be read or used.
+pub fn load(chain: &Path, key: &Path) -> Result<Certificate, NodeError> {
+    let read = |path: &Path| {
+        fs::read_to_string(path).map_err(|e| NodeError::Certificate(format!("{}: {e}", path.display())))
+    };
+    let certificate = Certificate { chain_pem: read(chain)?, key_pem: read(key)? };
+    certificate.server_config()?;
+    Ok(certificate)
+}
+
+/// Gives the node's own certificate from `directory`, signing it there first if there is none.
+///
+/// # Errors
+/// If the directory cannot be written.
+pub fn self_signed(directory: &Path) -> Result<Certificate, NodeError> {
+    let (chain, key) = (directory.join("node-cert.pem"), directory.join("node-key.pem"));
+    if chain.exists() && key.exists() {
+        return load(&chain, &key);
+    }
+    let names = NAMES.map(str::to_owned).to_vec();
+    let signed =
+        rcgen::generate_simple_self_signed(names).map_err(|e| NodeError::Certificate(e.to_string()))?;
+    let certificate =
+        Certificate { chain_pem: signed.cert.pem(), key_pem: signed.signing_key.serialize_pem() };
+    let write = |path: &Path, text: &str| {
+        fs::write(path, text).map_err(|e| NodeError::Certificate(format!("{}: {e}", path.display())))
+    };
+    fs::create_dir_all(directory)
+        .map_err(|e| NodeError::Certificate(format!("{}: {e}", directory.display())))?;
+    write(&key, &certificate.key_pem)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600))
+            .map_err(|e| NodeError::Certificate(format!("{}: {e}", key.display())))?;
+    }
+    write(&chain, &certificate.chain_pem)?;
+    Ok(certificate)
+}
+
+impl Certificate {
+    /// What every TLS connection of the node shares.
+    ///
+    /// # Errors
+    /// If the PEM text holds no certificate or key, or they do not belong together.
+    pub(crate) fn server_config(&self) -> Result<Arc<ServerConfig>, NodeError> {
+        let bad = |e: &dyn std::fmt::Display| NodeError::Certificate(e.to_string());
+        let chain = CertificateDer::pem_slice_iter(self.chain_pem.as_bytes())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|e| bad(&e))?;
+        let key = PrivateKeyDer::from_pem_slice(self.key_pem.as_bytes()).map_err(|e| bad(&e))?;
+        let mut config = ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+            .with_safe_default_protocol_versions()
+            .map_err(|e| bad(&e))?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .map_err(|e| bad(&e))?;
+        // The node's clients do not come back: tickets would be made and kept for nobody.
+        config.send_tls13_tickets = 0;
+        config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+        Ok(Arc::new(config))
+    }
+}

@@ -1,0 +1,307 @@
+//! What can be typed? Every argument, with its help, its default and its `PLIMSOLL_*` variable.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use model::units;
+
+/// How many client connections can a server hold, what does each one cost, what breaks first, and which setting lifts it?
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll", version, max_term_width = 100, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  plimsoll hold tcp://127.0.0.1:7000 --serve -c 100k      try it on the node that comes with it
+  plimsoll hold wss://chat.internal/ws -c 20k --html report.html
+  plimsoll hold http://127.0.0.1:8080/ --until-it-breaks -c 50k
+  plimsoll doctor -c 200k tcp://127.0.0.1:7000            what would break, before any load
+
+Exit codes: 0 done; 1 it could not run; 2 wrong usage; 3 the target did not hold what was asked;
+4 the measurement cannot be trusted; 99 a --fail-if held; 130 interrupted.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// How many connections can the target hold, at what cost each, and what ends it?
+    Hold(Box<HoldArgs>),
+    /// Run the node: the reference messaging server, to try things on.
+    Serve(ServeArgs),
+    /// What would break for N connections, before any load? And which lines lift it?
+    Doctor(DoctorArgs),
+    /// Judge and draw a stored result again.
+    Report(ReportArgs),
+    /// Run the experiment that a TOML file describes.
+    Run(RunArgs),
+    /// One worker of an experiment; started by the coordinator.
+    #[command(hide = true)]
+    Worker,
+    /// One process of the node; started by its supervisor.
+    #[command(hide = true)]
+    NodeProcess,
+}
+
+const HOLD_EXAMPLES: &str = "\
+Examples:
+  plimsoll hold ws://127.0.0.1:7080/ws --serve -c 50k --heartbeat 10s
+  plimsoll hold tcp://127.0.0.1:6379 -c 5000 --send 'PING\\r\\n' --expect '+PONG'
+  plimsoll hold https://10.0.0.5/health -c 60k --source 10.0.0.10-10.0.0.14 --ca ca.pem
+  plimsoll hold tcp://127.0.0.1:7000 -c 100k --until-it-breaks --html report.html
+  plimsoll hold sse://127.0.0.1:7080/events -c 10k --fail-if 'verify.latency.p99_ms > 50'
+
+The target is tcp, tls, http, https, ws, wss, sse or sses. Heartbeats: tcp and tls send 32 bytes and
+expect them back (or --send and --expect); http and https a GET of the URL's path; ws and wss a ping;
+on sse and sses, the server's comments and events are the heartbeats.";
+
+#[derive(Debug, Args)]
+#[command(after_help = HOLD_EXAMPLES)]
+pub(crate) struct HoldArgs {
+    /// The server under test: SCHEME://HOST[:PORT][/PATH]
+    #[arg(env = "PLIMSOLL_URL")]
+    pub(crate) url: String,
+
+    /// How many connections to hold (10k, 1M); with --until-it-breaks, the most to try
+    #[arg(short = 'c', long = "connections", value_name = "N", value_parser = units::parse_count, env = "PLIMSOLL_CONNECTIONS", required_unless_present = "until_it_breaks")]
+    pub(crate) connections: Option<u64>,
+
+    /// Over how many plateaus to open them; costs are slopes over these
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000), env = "PLIMSOLL_STAGES")]
+    pub(crate) stages: u32,
+
+    /// New connections per second; default: as fast as the target takes them
+    #[arg(long, value_name = "CONN/S", value_parser = parse_positive_rate, env = "PLIMSOLL_RATE")]
+    pub(crate) rate: Option<f64>,
+
+    /// Interval of each connection's heartbeat, or `off`
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_heartbeat, env = "PLIMSOLL_HEARTBEAT")]
+    pub(crate) heartbeat: Heartbeat,
+
+    /// How long to hold the last stage
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration_seconds, env = "PLIMSOLL_HOLD")]
+    pub(crate) hold: f64,
+
+    /// Grow until a stage fails, then bisect, and confirm the line by a hold
+    #[arg(long, env = "PLIMSOLL_UNTIL_IT_BREAKS")]
+    pub(crate) until_it_breaks: bool,
+
+    /// Latency within which every round trip of a verify pass must come back
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_positive_duration, env = "PLIMSOLL_OBJECTIVE")]
+    pub(crate) objective: f64,
+
+    /// Addresses to connect from: ADDR,ADDR-ADDR,...; default: chosen by the plan
+    #[arg(long, value_name = "ADDR,ADDR-ADDR", value_delimiter = ',', env = "PLIMSOLL_SOURCE")]
+    pub(crate) source: Vec<String>,
+
+    /// Worker processes, or `auto`: as many as CPUs and descriptor limit ask for
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = parse_auto, env = "PLIMSOLL_WORKERS")]
+    pub(crate) workers: Auto,
+
+    /// Start the node beside the run, to serve this very URL
+    #[arg(long, env = "PLIMSOLL_SERVE")]
+    pub(crate) serve: bool,
+
+    /// tcp, tls: what a heartbeat says instead of an echo request; \r \n \t \xNN are read
+    #[arg(long, value_name = "TEXT", env = "PLIMSOLL_SEND", requires = "expect")]
+    pub(crate) send: Option<String>,
+
+    /// tcp, tls: what the answer to --send must start with
+    #[arg(long, value_name = "TEXT", env = "PLIMSOLL_EXPECT", requires = "send")]
+    pub(crate) expect: Option<String>,
+
+    /// Trust this certificate authority too (PEM)
+    #[arg(long, value_name = "FILE", env = "PLIMSOLL_CA")]
+    pub(crate) ca: Option<PathBuf>,
+
+    /// Do not check the server's certificate
+    #[arg(long, env = "PLIMSOLL_INSECURE")]
+    pub(crate) insecure: bool,
+
+    /// The target's process, if its port does not tell
+    #[arg(long, value_name = "PID", env = "PLIMSOLL_PID", conflicts_with_all = ["process", "cgroup"])]
+    pub(crate) pid: Option<u32>,
+
+    /// The target's processes, by name
+    #[arg(long, value_name = "NAME", env = "PLIMSOLL_PROCESS", conflicts_with = "cgroup")]
+    pub(crate) process: Option<String>,
+
+    /// The target's processes, by the cgroup they run in
+    #[arg(long, value_name = "PATH", env = "PLIMSOLL_CGROUP")]
+    pub(crate) cgroup: Option<String>,
+
+    /// Exit with code 99 if this holds of the result: `verify.latency.p99_ms > 100`, `failed > 0`
+    #[arg(long, value_name = "EXPR", env = "PLIMSOLL_FAIL_IF")]
+    pub(crate) fail_if: Vec<String>,
+
+    /// A public address is only held connections to if it is named here
+    #[arg(long, value_name = "HOST", env = "PLIMSOLL_ALLOW_PUBLIC")]
+    pub(crate) allow_public: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) outputs: OutputArgs,
+
+    /// No progress, and only the verdict
+    #[arg(short, long, env = "PLIMSOLL_QUIET")]
+    pub(crate) quiet: bool,
+}
+
+/// Where results go beside the terminal.
+#[derive(Debug, Args)]
+pub(crate) struct OutputArgs {
+    /// Write the result as JSON; `-`: to standard output, instead of the text
+    #[arg(long, value_name = "FILE|-", env = "PLIMSOLL_JSON")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Write the report as one self-contained HTML file
+    #[arg(long, value_name = "FILE", env = "PLIMSOLL_HTML")]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Write the report as Markdown
+    #[arg(long, value_name = "FILE", env = "PLIMSOLL_MARKDOWN")]
+    pub(crate) markdown: Option<PathBuf>,
+}
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  plimsoll serve                                          all protocols on their default ports
+  plimsoll serve tcp://127.0.0.1:9000 --processes 8 --ballast 10KiB
+  plimsoll serve wss://127.0.0.1:9443 --cert cert.pem --key key.pem --idle-timeout 60s
+
+ws and sse are paths of the HTTP server: /ws echoes, /events streams; /healthz and /metrics answer too.";
+
+#[derive(Debug, Args)]
+#[command(after_help = SERVE_EXAMPLES)]
+pub(crate) struct ServeArgs {
+    /// What to listen on; default: tcp on 7000, tls on 7001, http on 7080, https on 7081, all on 127.0.0.1
+    pub(crate) urls: Vec<String>,
+
+    /// Processes that share the ports; needed above the descriptor limit of one
+    #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = parse_auto, env = "PLIMSOLL_PROCESSES")]
+    pub(crate) processes: Auto,
+
+    /// Backlog of each listening socket; the kernel caps it at net.core.somaxconn
+    #[arg(long, value_name = "N", default_value_t = 65_535, value_parser = clap::value_parser!(u32).range(1..), env = "PLIMSOLL_BACKLOG")]
+    pub(crate) backlog: u32,
+
+    /// Memory to touch for each connection
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = units::parse_size, env = "PLIMSOLL_BALLAST")]
+    pub(crate) ballast: u64,
+
+    /// Connections beyond which new ones are turned away
+    #[arg(long, value_name = "N", value_parser = units::parse_count, env = "PLIMSOLL_MAX_CONNECTIONS")]
+    pub(crate) max_connections: Option<u64>,
+
+    /// Close a connection after this long without a byte from the client
+    #[arg(long, value_name = "TIME", value_parser = parse_positive_duration, env = "PLIMSOLL_IDLE_TIMEOUT")]
+    pub(crate) idle_timeout: Option<f64>,
+
+    /// Interval of the comments on an event stream
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_positive_duration, env = "PLIMSOLL_HEARTBEAT")]
+    pub(crate) heartbeat: f64,
+
+    /// Certificate chain for the TLS ports (PEM); default: self-signed on first start
+    #[arg(long, value_name = "FILE", requires = "key", env = "PLIMSOLL_CERT")]
+    pub(crate) cert: Option<PathBuf>,
+
+    /// Private key for --cert (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert", env = "PLIMSOLL_KEY")]
+    pub(crate) key: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// The server that would be tested; if it runs on this machine, its limits are read too
+    pub(crate) url: Option<String>,
+
+    /// How many connections it should hold
+    #[arg(short = 'c', long = "connections", value_name = "N", value_parser = units::parse_count)]
+    pub(crate) connections: u64,
+
+    /// Addresses to connect from: ADDR,ADDR-ADDR,...
+    #[arg(long, value_name = "ADDR,ADDR-ADDR", value_delimiter = ',')]
+    pub(crate) source: Vec<String>,
+
+    /// The server's process, if its port does not tell
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// A result that `--json` wrote; `-`: standard input
+    pub(crate) file: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) outputs: OutputArgs,
+}
+
+const RUN_EXAMPLES: &str = "\
+A file names its experiment and URL; every other key is a flag of that experiment without its dashes:
+
+  experiment = \"hold\"
+  url = \"tcp://127.0.0.1:7000\"
+  serve = true
+  connections = \"100k\"
+  heartbeat = \"10s\"
+  fail-if = [\"failed > 0\"]
+  html = \"report.html\"";
+
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// The TOML file
+    pub(crate) file: PathBuf,
+}
+
+/// A count, or the plan's choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Auto(pub(crate) Option<u32>);
+
+/// An interval in seconds, or none.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Heartbeat(pub(crate) Option<f64>);
+
+fn parse_auto(text: &str) -> Result<Auto, String> {
+    if text == "auto" {
+        return Ok(Auto(None));
+    }
+    match text.parse::<u32>() {
+        Ok(n @ 1..=4096) => Ok(Auto(Some(n))),
+        _ => Err("is neither `auto` nor a number from 1 to 4096".to_owned()),
+    }
+}
+
+fn parse_heartbeat(text: &str) -> Result<Heartbeat, String> {
+    if text == "off" {
+        return Ok(Heartbeat(None));
+    }
+    parse_positive_duration(text).map(|s| Heartbeat(Some(s)))
+}
+
+fn parse_positive_duration(text: &str) -> Result<f64, String> {
+    match units::parse_duration_seconds(text) {
+        Ok(s) if s >= 0.001 => Ok(s),
+        Ok(_) => Err("must be at least 1ms".to_owned()),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+fn parse_positive_rate(text: &str) -> Result<f64, String> {
+    match units::parse_rate(text) {
+        Ok(rate) if rate > 0.0 => Ok(rate),
+        Ok(_) => Err("must be more than 0".to_owned()),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_arguments_are_sound() {
+        Cli::command().debug_assert();
+    }
+}

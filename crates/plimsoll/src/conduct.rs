@@ -1,0 +1,563 @@
+//! How is a hold conducted? Stage by stage: open, verify, settle, look; then hold, verify once more, drain.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use analysis::search::{Next, Search};
+use fleet::{Crew, Event, Order, Report};
+use model::observation::Observation;
+use model::result::{Idle, Moment, Purpose, Stage};
+use model::{FailureKind, Latencies, Sample, Spec, Tally, units};
+use observe::Observer;
+use reactor::clock::{self, Nanos};
+
+use crate::progress::{Audience, Progress};
+
+/// How often the probes look.
+const LOOK_EVERY: Nanos = clock::SECOND;
+/// The quiet part at the end of each stage, in which only heartbeats go on.
+const SETTLE: Nanos = clock::SECOND;
+/// Beyond the patience of its connections, a worker that has not concluded is stuck.
+const GRACE: f64 = 20.0;
+/// A search starts with this many connections.
+const SEARCH_START: u64 = 1_000;
+
+/// What was seen of one run.
+#[derive(Debug, Default)]
+pub(crate) struct Conducted {
+    pub(crate) stages: Vec<Stage>,
+    pub(crate) series: Vec<Moment>,
+    /// Everything that all workers counted.
+    pub(crate) total: Sample,
+    /// How each worker that ended early did.
+    pub(crate) died: BTreeMap<u32, String>,
+    pub(crate) before: Observation,
+    pub(crate) after: Observation,
+    /// Ready connections at the end of the hold.
+    pub(crate) held: u64,
+    /// The last verify pass.
+    pub(crate) verified: u64,
+    pub(crate) verify_seconds: f64,
+    pub(crate) verify_latency: Latencies,
+    pub(crate) establish_seconds: f64,
+    pub(crate) interrupted: bool,
+    pub(crate) seconds: f64,
+}
+
+/// Conducts the workers through one hold.
+pub(crate) struct Conductor<'a> {
+    spec: &'a Spec,
+    crew: Crew,
+    workers: u32,
+    observer: &'a mut Observer,
+    audience: &'a mut dyn Audience,
+    started: Nanos,
+    /// Each worker's latest counters; those that died keep what they had, their connections counted as lost.
+    latest: Vec<Sample>,
+    alive: Vec<bool>,
+    out: Conducted,
+    stage: Window,
+    moment: Window,
+    doing: &'static str,
+    wanted: u64,
+    latest_seen: Observation,
+    look_at: Nanos,
+    /// When what is being done now will be over, where that is known.
+    over_at: Option<Nanos>,
+}
+
+/// Latencies and counters since some moment.
+#[derive(Default)]
+struct Window {
+    since: Sample,
+    seen: Sample,
+    at: Nanos,
+}
+
+/// How waiting for the workers ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waited {
+    Done,
+    Stopped,
+}
+
+/// The user stopped the run.
+struct Stopped;
+
+impl<'a> Conductor<'a> {
+    pub(crate) fn new(
+        spec: &'a Spec,
+        crew: Crew,
+        workers: u32,
+        observer: &'a mut Observer,
+        audience: &'a mut dyn Audience,
+        before: Observation,
+    ) -> Self {
+        let now = clock::now();
+        Self {
+            spec,
+            crew,
+            workers,
+            observer,
+            audience,
+            started: now,
+            latest: vec![Sample::default(); workers as usize],
+            alive: vec![true; workers as usize],
+            latest_seen: before.clone(),
+            out: Conducted { before, ..Conducted::default() },
+            stage: Window::default(),
+            moment: Window { at: now, ..Window::default() },
+            doing: "start",
+            wanted: 0,
+            look_at: now + LOOK_EVERY,
+            over_at: None,
+        }
+    }
+
+    /// Runs to the end, however it comes.
+    pub(crate) fn run(mut self) -> Conducted {
+        let stopped = if self.spec.until_it_breaks { self.search() } else { self.ramp() }.is_err();
+        self.out.interrupted = stopped;
+        self.finish();
+        self.out.seconds = clock::to_seconds(clock::now() - self.started);
+        self.audience.end();
+        self.out
+    }
+
+    fn ramp(&mut self) -> Result<(), Stopped> {
+        self.begin()?;
+        let mut best = 0;
+        let mut size = 0;
+        if self.first_connection()? {
+            for next in self.spec.stage_sizes() {
+                size = next;
+                let (verified, passed) = self.stage(size, Purpose::Ramp)?;
+                if !passed && verified <= best {
+                    let text =
+                        format!("nothing more is held beyond {}; no further stage", units::count(best));
+                    self.audience.say(&text);
+                    break;
+                }
+                best = best.max(verified);
+            }
+        }
+        if best > 0 {
+            self.hold(size)?;
+        }
+        Ok(())
+    }
+
+    fn search(&mut self) -> Result<(), Stopped> {
+        self.begin()?;
+        if !self.first_connection()? {
+            return Ok(());
+        }
+        let cap = self.spec.connections;
+        let mut search = Search::new(cap, SEARCH_START.min(cap.div_ceil(4)));
+        loop {
+            match search.next() {
+                Next::Try { connections, purpose } => {
+                    let (verified, passed) = self.stage(connections, purpose)?;
+                    search.report(connections, verified, passed);
+                }
+                Next::Confirm { connections } => {
+                    self.open(connections)?;
+                    let (verified, passed) = self.hold(connections)?;
+                    search.report(connections, verified, passed);
+                }
+                Next::Finished { .. } => return Ok(()),
+            }
+        }
+    }
+
+    /// Waits until every worker has taken its assignment.
+    fn begin(&mut self) -> Result<(), Stopped> {
+        self.wait_for_all("start", |r| matches!(r, Report::Started).then_some(0)).map(|_| ())
+    }
+
+    /// One connection before all others: what fails for every one should be told at once. It is kept.
+    fn first_connection(&mut self) -> Result<bool, Stopped> {
+        self.stage = self.window();
+        self.wanted = 1;
+        self.open(1)?;
+        let (verified, _) = self.verify()?;
+        if verified == 1 {
+            return Ok(true);
+        }
+        let stage = self.judged_stage(Purpose::Ramp, 1, (verified, 0.0), 0.0, None);
+        self.out.stages.push(stage);
+        Ok(false)
+    }
+
+    /// Opens up to a size, verifies each connection, and looks once all is quiet.
+    fn stage(&mut self, size: u64, purpose: Purpose) -> Result<(u64, bool), Stopped> {
+        self.stage = self.window();
+        self.wanted = size;
+        let began = clock::now();
+        self.open(size)?;
+        let seconds = clock::to_seconds(clock::now() - began);
+        self.out.establish_seconds += seconds;
+        let pass = self.verify()?;
+        let idle = self.quiet_time("settle", SETTLE)?;
+        let stage = self.judged_stage(purpose, size, pass, seconds, Some(idle));
+        let passed = stage.passed;
+        self.audience.stage(&stage);
+        self.out.stages.push(stage);
+        Ok((pass.0, passed))
+    }
+
+    /// Holds what stands for the time asked for, and verifies every connection once more.
+    fn hold(&mut self, size: u64) -> Result<(u64, bool), Stopped> {
+        self.stage = self.window();
+        self.wanted = size;
+        let idle = self.quiet_time("hold", clock::from_seconds(self.spec.hold_seconds));
+        let held = self.ready();
+        self.out.held = held;
+        let idle = idle?;
+        let pass = self.verify()?;
+        let stage = self.judged_stage(Purpose::Confirm, size, pass, 0.0, Some(idle));
+        let passed = stage.passed;
+        self.audience.stage(&stage);
+        self.out.stages.push(stage);
+        Ok((pass.0, passed))
+    }
+
+    fn open(&mut self, total: u64) -> Result<(), Stopped> {
+        self.crew.tell_all(&Order::Open { total });
+        self.wait_for_all("establish", |r| matches!(r, Report::Opened).then_some(0)).map(|_| ())
+    }
+
+    /// A round trip on every connection: how many came back, and how long it took.
+    fn verify(&mut self) -> Result<(u64, f64), Stopped> {
+        self.out.verify_latency = Latencies::default();
+        let began = clock::now();
+        self.crew.tell_all(&Order::Verify);
+        let verified = self.wait_for_all("verify", |r| match r {
+            Report::Verified { verified } => Some(*verified),
+            _ => None,
+        })?;
+        let seconds = clock::to_seconds(clock::now() - began);
+        self.out.verified = verified;
+        self.out.verify_seconds = seconds;
+        Ok((verified, seconds))
+    }
+
+    /// Lets time pass in which only heartbeats go on; gives what CPU each side used in it.
+    fn quiet_time(&mut self, doing: &'static str, length: Nanos) -> Result<Idle, Stopped> {
+        self.doing = doing;
+        let first = self.observer.glance();
+        let began = clock::now();
+        let end = began + length;
+        self.over_at = Some(end);
+        while clock::now() < end {
+            if self.pass_time(end) == Waited::Stopped {
+                return Err(Stopped);
+            }
+        }
+        self.over_at = None;
+        let last = self.observer.glance();
+        let used = |a: Option<f64>, b: Option<f64>| Some((b? - a?).max(0.0));
+        Ok(Idle {
+            seconds: clock::to_seconds(clock::now() - began),
+            target_cpu_seconds: used(first.target_cpu_seconds, last.target_cpu_seconds),
+            generator_cpu_seconds: used(first.generator_cpu_seconds, last.generator_cpu_seconds),
+        })
+    }
+
+    /// Waits until every worker alive has given the report looked for; adds up what they carry.
+    fn wait_for_all(
+        &mut self,
+        doing: &'static str,
+        looked_for: impl Fn(&Report) -> Option<u64>,
+    ) -> Result<u64, Stopped> {
+        self.doing = doing;
+        let mut given = vec![false; self.workers as usize];
+        let mut sum = 0;
+        // Every wait of a worker is bounded by its patience; this is for a worker that hangs.
+        let interval = self.spec.heartbeat_seconds.unwrap_or(0.0);
+        let stuck = clock::from_seconds(self.spec.patience_seconds * 2.0 + interval + GRACE);
+        let mut progress_at = clock::now();
+        let mut moved = self.total_moves();
+        while (0..self.workers as usize).any(|w| self.alive[w] && !given[w]) {
+            let timeout = self.look_at.saturating_sub(clock::now()).max(clock::MILLISECOND);
+            match self.crew.next(Duration::from_nanos(timeout)) {
+                Some(Event::Report(w, report)) => {
+                    if let Some(carried) = looked_for(&report) {
+                        given[w as usize] = true;
+                        sum += carried;
+                    }
+                    self.take_report(w, report);
+                }
+                Some(Event::Gone(w, how)) => self.lost_worker(w, how),
+                Some(Event::Stop) => return Err(Stopped),
+                None => {}
+            }
+            self.look_if_due();
+            let moves = self.total_moves();
+            if moves != moved {
+                moved = moves;
+                progress_at = clock::now();
+            }
+            if clock::now() > progress_at + stuck {
+                for w in 0..self.workers {
+                    if self.alive[w as usize] && !given[w as usize] {
+                        self.lost_worker(w, "stopped reporting".to_owned());
+                    }
+                }
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Something that changes while anything goes on at all.
+    fn total_moves(&self) -> u64 {
+        self.latest
+            .iter()
+            .map(|s| {
+                s.counters.attempted + s.counters.became_ready + s.counters.dropped + s.counters.bytes_in
+            })
+            .sum()
+    }
+
+    fn pass_time(&mut self, end: Nanos) -> Waited {
+        let until = self.look_at.min(end).saturating_sub(clock::now()).max(clock::MILLISECOND);
+        match self.crew.next(Duration::from_nanos(until)) {
+            Some(Event::Report(w, report)) => self.take_report(w, report),
+            Some(Event::Gone(w, how)) => self.lost_worker(w, how),
+            Some(Event::Stop) => return Waited::Stopped,
+            None => {}
+        }
+        self.look_if_due();
+        Waited::Done
+    }
+
+    fn take_report(&mut self, worker: u32, report: Report) {
+        match report {
+            Report::Sample(sample) => {
+                self.out.total.merge(&latencies_of(&sample));
+                self.stage.seen.merge(&latencies_of(&sample));
+                self.moment.seen.merge(&latencies_of(&sample));
+                self.out.verify_latency.merge(&sample.verify);
+                self.latest[worker as usize].counters = sample.counters;
+                self.latest[worker as usize].cpu_seconds = sample.cpu_seconds;
+            }
+            Report::Failed(why) => self.lost_worker(worker, why),
+            // Its end is no loss any more.
+            Report::Drained => self.alive[worker as usize] = false,
+            Report::Started | Report::Opened | Report::Verified { .. } | Report::Quiet => {}
+        }
+    }
+
+    /// A worker is gone, and its share of the connections with it.
+    fn lost_worker(&mut self, worker: u32, how: String) {
+        let w = worker as usize;
+        if !self.alive[w] {
+            return;
+        }
+        self.alive[w] = false;
+        let counters = &mut self.latest[w].counters;
+        counters.failed.add_many(FailureKind::WorkerDied, counters.ready + counters.establishing);
+        counters
+            .failed
+            .example
+            .entry(FailureKind::WorkerDied)
+            .or_insert_with(|| format!("worker {worker} {how}"));
+        counters.ready = 0;
+        counters.establishing = 0;
+        self.audience.say(&format!("worker {worker} of the generator is lost: {how}"));
+        self.out.died.insert(worker, how);
+    }
+
+    fn counters(&self) -> Sample {
+        let mut all = Sample::default();
+        for sample in &self.latest {
+            all.counters.merge(&sample.counters);
+            all.cpu_seconds += sample.cpu_seconds;
+        }
+        all
+    }
+
+    fn ready(&self) -> u64 {
+        self.latest.iter().map(|s| s.counters.ready).sum()
+    }
+
+    fn window(&self) -> Window {
+        Window { since: self.counters(), seen: Sample::default(), at: clock::now() }
+    }
+
+    fn judged_stage(
+        &mut self,
+        purpose: Purpose,
+        size: u64,
+        (verified, verify_seconds): (u64, f64),
+        seconds: f64,
+        idle: Option<Idle>,
+    ) -> Stage {
+        let seen = self.observer.observe();
+        self.latest_seen = seen.clone();
+        let now = self.counters().counters;
+        let failed = now.failed.since(&self.stage.since.counters.failed);
+        let latency = self.out.verify_latency.summary();
+        let objective_ms = self.spec.objective_seconds * 1e3;
+        let why_failed =
+            why_failed(size, now.ready, verified, &failed, &self.out.verify_latency, objective_ms);
+        Stage {
+            purpose,
+            connections: size,
+            t_seconds: clock::to_seconds(self.stage.at - self.started.min(self.stage.at)),
+            seconds,
+            established: now.became_ready - self.stage.since.counters.became_ready,
+            ready: now.ready,
+            verified,
+            failed: failed.count,
+            verify_seconds,
+            latency,
+            ready_latency: self.stage.seen.phases[model::Phase::Ready as usize].summary(),
+            generator_lag: self.stage.seen.lag.summary(),
+            target: seen.target,
+            generator: seen.generator,
+            host: seen.host,
+            tcp: seen.tcp,
+            listener: seen.listener,
+            idle,
+            passed: why_failed.is_none(),
+            why_failed,
+            valid: true,
+            why_invalid: None,
+        }
+    }
+
+    fn look_if_due(&mut self) {
+        let now = clock::now();
+        if now < self.look_at {
+            return;
+        }
+        self.look_at = now + LOOK_EVERY;
+        let seen = self.observer.observe();
+        let moment = self.moment_now(now, &seen);
+        self.latest_seen = seen;
+        let all = self.counters();
+        self.audience.moment(&Progress {
+            moment: &moment,
+            counters: &all.counters,
+            requested: self.spec.connections,
+            left_seconds: self.over_at.map(|at| clock::to_seconds(at.saturating_sub(now))),
+        });
+        self.out.series.push(moment);
+        self.moment = Window { since: all, seen: Sample::default(), at: now };
+    }
+
+    fn moment_now(&self, now: Nanos, seen: &Observation) -> Moment {
+        let all = self.counters().counters;
+        let since = &self.moment.since.counters;
+        let span = clock::to_seconds(now.saturating_sub(self.moment.at)).max(1e-3);
+        let last = &self.latest_seen;
+        let beats = &self.moment.seen.beats;
+        let cpus = |a: Option<f64>, b: Option<f64>| Some(((b? - a?) / span).max(0.0));
+        let target = seen.target.as_ref();
+        let generator = seen.generator.as_ref();
+        let kernel = seen.host.slab_bytes.zip(seen.host.socket_buffer_bytes).map(|(a, b)| a + b);
+        Moment {
+            t_seconds: clock::to_seconds(now - self.started),
+            doing: self.doing.to_owned(),
+            wanted: self.wanted,
+            ready: all.ready,
+            establishing: all.establishing,
+            opened: all.opened.saturating_sub(since.opened),
+            failed: all.failed.since(&since.failed).count,
+            beats_answered: all.beats_answered.saturating_sub(since.beats_answered),
+            beats_missed: all.beats_missed.saturating_sub(since.beats_missed),
+            beat_p50_ms: (!beats.is_empty()).then(|| beats.quantile_ms(0.5)),
+            beat_p99_ms: (!beats.is_empty()).then(|| beats.quantile_ms(0.99)),
+            beat_max_ms: beats.summary().map(|s| s.max_ms),
+            verified: self.moment.seen.verify.count(),
+            target_user_bytes: target.and_then(|g| g.user_bytes),
+            target_cpus: cpus(last.target.as_ref().map(|g| g.cpu_seconds), target.map(|g| g.cpu_seconds)),
+            generator_user_bytes: generator.and_then(|g| g.user_bytes),
+            generator_cpus: cpus(
+                last.generator.as_ref().map(|g| g.cpu_seconds),
+                generator.map(|g| g.cpu_seconds),
+            ),
+            kernel_bytes: kernel,
+            accept_queue: seen.listener.as_ref().map(|l| l.queued),
+            generator_lag_ms: self.moment.seen.lag.summary().map(|l| l.max_ms),
+        }
+    }
+
+    /// Lets the last answers come in, looks once more, and closes everything.
+    fn finish(&mut self) {
+        if self.out.held == 0 {
+            self.out.held = self.ready();
+        }
+        self.crew.tell_all(&Order::Quiet);
+        let _ = self.wait_for_all("quiet", |r| matches!(r, Report::Quiet).then_some(0));
+        // Whatever happens while draining is no finding about the target.
+        let all = self.counters();
+        self.out.total.counters = all.counters;
+        self.out.total.cpu_seconds = all.cpu_seconds;
+        self.out.after = self.observer.observe();
+        self.crew.tell_all(&Order::Drain);
+        let _ = self.wait_for_all("drain", |r| matches!(r, Report::Drained).then_some(0));
+    }
+}
+
+/// A sample without its counters, which are not added up over time.
+fn latencies_of(sample: &Sample) -> Sample {
+    Sample { counters: Default::default(), cpu_seconds: 0.0, ..sample.clone() }
+}
+
+fn why_failed(
+    size: u64,
+    ready: u64,
+    verified: u64,
+    failed: &Tally,
+    latency: &Latencies,
+    objective_ms: f64,
+) -> Option<String> {
+    let kinds: Vec<String> =
+        failed.count.iter().map(|(kind, n)| format!("{} {}", units::count(*n), kind.says())).collect();
+    if verified < size {
+        let why = if kinds.is_empty() { String::new() } else { format!(": {}", kinds.join(", ")) };
+        return Some(format!("{} of {} were verified{why}", units::count(verified), units::count(size)));
+    }
+    if ready < size {
+        let lost = units::count(size - ready);
+        return Some(format!(
+            "{lost} of {} were lost after they were verified: {}",
+            units::count(size),
+            kinds.join(", ")
+        ));
+    }
+    let late = latency.longer_than_ms(objective_ms);
+    let slowest = latency.summary().map_or(0.0, |s| s.max_ms);
+    (late > 0 && slowest > objective_ms).then(|| {
+        format!(
+            "{} of {} round trips took longer than {} (the slowest {})",
+            units::count(late),
+            units::count(size),
+            units::milliseconds(objective_ms),
+            units::milliseconds(slowest)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_passes_only_if_each_connection_came_back_in_time() {
+        let mut quick = Latencies::default();
+        (0..10).for_each(|_| quick.record(2_000_000));
+        let none = Tally::default();
+        assert_eq!(why_failed(10, 10, 10, &none, &quick, 1_000.0), None);
+        let mut lost = Tally::default();
+        lost.add_many(FailureKind::Reset, 1);
+        assert_eq!(
+            why_failed(10, 9, 9, &lost, &quick, 1_000.0).unwrap(),
+            "9 of 10 were verified: 1 were reset"
+        );
+        assert!(why_failed(10, 9, 10, &lost, &quick, 1_000.0).unwrap().contains("after they were verified"));
+        assert!(why_failed(10, 10, 10, &none, &quick, 1.0).unwrap().contains("longer than 1.00 ms"));
+    }
+}

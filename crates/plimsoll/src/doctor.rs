@@ -1,0 +1,91 @@
+//! `plimsoll doctor`: what would break for N connections, before any load?
+
+use std::net::SocketAddr;
+
+use fleet::plan::{self, Sources};
+use model::result::RunResult;
+use model::{Spec, Target};
+use observe::{Observer, Root};
+
+use crate::cli::DoctorArgs;
+use crate::hold::{finder, means, with_plan};
+use crate::outputs::terminal_style;
+use crate::{Failed, reach};
+
+/// Prints the ladder from settings alone; exit code 3 if something would stop below what is asked.
+pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8, Failed> {
+    if args.connections == 0 {
+        return Err(Failed::Usage("-c 0: name how many connections there should be".to_owned()));
+    }
+    // Without a URL, only the client's side is asked about.
+    let url = args.url.as_deref().unwrap_or("tcp://127.0.0.1:1");
+    let target = Target::parse(url).map_err(|e| Failed::Usage(e.to_string()))?;
+    // Nothing is sent, so any address may be asked about.
+    let addresses: Vec<SocketAddr> =
+        reach::resolve(&target, Some(&target.host)).map_err(|e| Failed::CannotRun(e.to_string()))?;
+    let Some(&first) = addresses.first() else {
+        return Err(Failed::CannotRun("the target has no address".to_owned()));
+    };
+    let sources = reach::sources(&target, first, &args.source).map_err(|e| Failed::Usage(e.to_string()))?;
+    let find = finder(args.pid, None, None, &addresses);
+    let mut observer = Observer::new(Root::host(), std::process::id(), find).listening_at(addresses.clone());
+    let mut result = RunResult::new("doctor", spec(target, args));
+    result.host = observer.host();
+    result.before = observer.observe();
+    result.target.addresses = addresses.iter().map(ToString::to_string).collect();
+    result.target.processes = observer.target_processes();
+    let settings = observer.settings();
+    let means = means(&settings, sources, !args.source.is_empty(), first, result.host.cpus, &result.before);
+    let used = match &means.sources {
+        Sources::These(list) => list.clone(),
+        Sources::Loopback => Vec::new(),
+    };
+    result.settings = with_plan(&settings, &means, &used);
+    let shortfalls = plan::plan(&result.spec, &means).err().unwrap_or_default();
+    result.limits = limits::doctor(&result);
+    print(&result, &shortfalls, args.url.is_some());
+    let stops = result.limits.iter().any(|f| f.ceiling_connections.is_some_and(|c| c < args.connections));
+    Ok(if stops || !shortfalls.is_empty() { 3 } else { 0 })
+}
+
+#[expect(clippy::print_stdout, reason = "the answer goes to standard output")]
+fn print(result: &RunResult, shortfalls: &[plan::Shortfall], with_target: bool) {
+    for f in &result.limits {
+        println!("{:?} {} {:?} {}", f.status, f.id, f.ceiling_connections, f.summary);
+        for r in &f.remedy {
+            println!("    {r}");
+        }
+    }
+    let _ = terminal_style();
+    if !shortfalls.is_empty() {
+        println!("\nThe generator on this machine:");
+        for short in shortfalls {
+            println!("  {}", short.to_string().replace('\n', "\n  "));
+        }
+    }
+    if with_target && let Some(why) = &result.settings.target_hidden {
+        println!("\nThe server's own limits are unknown: {why}.");
+    }
+}
+
+fn spec(target: Target, args: &DoctorArgs) -> Spec {
+    Spec {
+        target,
+        connections: args.connections,
+        stages: 1,
+        rate_per_second: None,
+        heartbeat_seconds: None,
+        hold_seconds: 0.0,
+        until_it_breaks: false,
+        objective_seconds: 1.0,
+        patience_seconds: 10.0,
+        sources: args.source.clone(),
+        workers: None,
+        send: None,
+        expect: None,
+        ca: None,
+        insecure: false,
+        serve: false,
+        fail_if: Vec::new(),
+    }
+}

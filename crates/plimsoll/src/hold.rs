@@ -1,0 +1,303 @@
+//! `plimsoll hold`: from a command line to a verdict.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use analysis::threshold;
+use fleet::plan::{self, Means, Sources};
+use fleet::{Assignment, Crew, Event, Order};
+use model::observation::{Observation, Settings};
+use model::result::{RunResult, WorkerSeen};
+use model::{FailureKind, Phase, Spec, Target};
+use observe::{Finder, Observer, Root};
+use reactor::socket;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::cli::HoldArgs;
+use crate::conduct::{Conducted, Conductor};
+use crate::outputs::Outputs;
+use crate::progress::{Audience, Lines, Quiet};
+use crate::serving::{self, Beside};
+use crate::{Failed, reach};
+
+/// The least time that a handshake or round trip is given: a lost SYN is sent again after 1, 3 and 7 seconds.
+const LEAST_PATIENCE_SECONDS: f64 = 10.0;
+
+/// Runs a hold; gives the exit code.
+pub(crate) fn hold(args: &HoldArgs) -> Result<u8, Failed> {
+    let target = Target::parse(&args.url).map_err(|e| Failed::Usage(e.to_string()))?;
+    threshold::check_paths(&args.fail_if).map_err(|e| Failed::Usage(e.to_string()))?;
+    let outputs = Outputs::open(&args.outputs)?;
+    let addresses = reach::resolve(&target, args.allow_public.as_deref())
+        .map_err(|e| Failed::CannotRun(e.to_string()))?;
+    raise_descriptor_limit();
+    let mut spec = spec_of(args, target)?;
+    let sources = reach::sources(&spec.target, serving::first_address(&addresses)?, &spec.sources)
+        .map_err(|e| Failed::Usage(e.to_string()))?;
+    let before_serving =
+        Observer::new(Root::host(), std::process::id(), Finder::Port(addresses.clone())).observe();
+    if args.connections.is_none() {
+        spec.connections = most_that_memory_allows(&before_serving);
+    }
+    let ca_pem = trust(&spec)?;
+    let beside = if spec.serve {
+        Some(Beside::start(&spec.target, spec.connections, spec.heartbeat_seconds)?)
+    } else {
+        None
+    };
+
+    let find = finder(args.pid, args.process.as_deref(), args.cgroup.as_deref(), &addresses);
+    let mut observer = Observer::new(Root::host(), std::process::id(), find).listening_at(addresses.clone());
+    let host = observer.host();
+    let before = observer.observe();
+    let settings = observer.settings();
+    let processes = observer.target_processes();
+    let first = serving::first_address(&addresses)?;
+    let means = means(&settings, sources, !spec.sources.is_empty(), first, host.cpus, &before);
+    let plan = plan::plan(&spec, &means).map_err(|short| {
+        Failed::CannotRun(short.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    })?;
+    let settings = with_plan(&settings, &means, &plan.addresses);
+
+    let started_at = jiff::Timestamp::now();
+    let mut crew = Crew::start(plan.workers, || {
+        let mut command = serving::ourselves();
+        command.arg("worker");
+        command
+    })
+    .map_err(|e| Failed::CannotRun(format!("cannot start the workers: {e}")))?;
+    listen_for_signals(&crew)?;
+    let mut workers = Vec::new();
+    for (index, sources) in (0..plan.workers).zip(plan.sources) {
+        let capacity = Spec::share(plan.connections, index, plan.workers).max(1);
+        workers.push(WorkerSeen {
+            id: index,
+            host: host.name.clone(),
+            processes: 1,
+            pid: crew.pid(index),
+            sources: sources.iter().filter_map(|s| s.address).map(|a| a.to_string()).collect(),
+            share: capacity,
+            died: None,
+        });
+        let assignment = Assignment {
+            spec: spec.clone(),
+            index,
+            workers: plan.workers,
+            capacity,
+            addresses: addresses.clone(),
+            sources,
+            window: plan.window,
+            ca_pem: ca_pem.clone(),
+        };
+        crew.tell(index, &Order::Start(Box::new(assignment)));
+    }
+    let mut audience: Box<dyn Audience> =
+        if args.quiet { Box::new(Quiet) } else { Box::new(Lines::default()) };
+    let conductor = Conductor::new(&spec, crew, plan.workers, &mut observer, audience.as_mut(), before);
+    let seen = conductor.run();
+    drop(beside);
+    drop(audience);
+    let warnings = observer.take_warnings();
+
+    for (&index, how) in &seen.died {
+        workers[index as usize].died = Some(how.clone());
+    }
+    if let Some(why) = could_not_run(&seen) {
+        return Err(Failed::CannotRun(format!("{}: {why}", spec.target)));
+    }
+    let mut result = RunResult::new("hold", spec);
+    result.started_at = started_at.to_string();
+    result.command = std::env::args().collect();
+    result.host = host;
+    result.workers = workers;
+    result.settings = settings;
+    result.target.addresses = addresses.iter().map(ToString::to_string).collect();
+    result.target.processes = processes;
+    take_over(&mut result, seen);
+    analysis::conclude(&mut result);
+    limits::judge(&mut result);
+    result.warnings.extend(warnings);
+    let code = result.exit_code();
+    outputs.write(&result, args.quiet)?;
+    Ok(code)
+}
+
+/// Reads the arguments into what is asked.
+fn spec_of(args: &HoldArgs, target: Target) -> Result<Spec, Failed> {
+    let connections = args.connections.unwrap_or(0);
+    if args.connections == Some(0) {
+        return Err(Failed::Usage("-c 0: a hold needs at least one connection".to_owned()));
+    }
+    Ok(Spec {
+        target,
+        connections,
+        stages: args.stages,
+        rate_per_second: args.rate,
+        heartbeat_seconds: args.heartbeat.0,
+        hold_seconds: args.hold,
+        until_it_breaks: args.until_it_breaks,
+        objective_seconds: args.objective,
+        patience_seconds: LEAST_PATIENCE_SECONDS.max(2.0 * args.objective),
+        sources: args.source.clone(),
+        workers: args.workers.0,
+        send: args.send.clone(),
+        expect: args.expect.clone(),
+        ca: args.ca.as_ref().map(|p| p.display().to_string()),
+        insecure: args.insecure,
+        serve: args.serve,
+        fail_if: args.fail_if.clone(),
+    })
+}
+
+/// How many loopback connections free memory allows at the most: the end of a search that names none.
+fn most_that_memory_allows(seen: &Observation) -> u64 {
+    let available = seen.host.memory_available_bytes.unwrap_or(1 << 30);
+    (available / plan::LOOPBACK_BYTES / 1000 * 1000).max(1000)
+}
+
+/// Authorities to trust besides the system's: the one that was named, and the node's own if it runs beside.
+fn trust(spec: &Spec) -> Result<Option<String>, Failed> {
+    let mut pem = match &spec.ca {
+        Some(path) => Some(
+            fs::read_to_string(path)
+                .map_err(|e| Failed::CannotRun(format!("cannot read --ca {path}: {e}")))?,
+        ),
+        None => None,
+    };
+    if spec.serve && spec.target.scheme.is_tls() {
+        pem.get_or_insert_default().push_str(&serving::own_certificate()?.chain_pem);
+    }
+    Ok(pem)
+}
+
+pub(crate) fn finder(
+    pid: Option<u32>,
+    process: Option<&str>,
+    cgroup: Option<&str>,
+    addresses: &[SocketAddr],
+) -> Finder {
+    match (pid, process, cgroup) {
+        (Some(pid), _, _) => Finder::Pid(pid),
+        (_, Some(name), _) => Finder::Name(name.to_owned()),
+        (_, _, Some(path)) => Finder::Cgroup(path.to_owned()),
+        _ => Finder::Port(addresses.to_vec()),
+    }
+}
+
+/// What the plan is made from.
+pub(crate) fn means<'a>(
+    settings: &'a Settings,
+    sources: Sources,
+    sources_given: bool,
+    to: SocketAddr,
+    cpus: u32,
+    before: &Observation,
+) -> Means<'a> {
+    Means {
+        settings,
+        sources,
+        sources_given,
+        ports_can_be_chosen: socket::can_choose_port(to),
+        cpus,
+        memory_available_bytes: before.host.memory_available_bytes,
+        files: before.host.files,
+        backlog: before.listener.as_ref().map(|l| (l.backlog, l.sockets)),
+    }
+}
+
+/// Settings with what the plan knows of sources and workers.
+pub(crate) fn with_plan(settings: &Settings, means: &Means<'_>, addresses: &[std::net::IpAddr]) -> Settings {
+    Settings {
+        sources: addresses.iter().map(ToString::to_string).collect(),
+        connections_per_source: plan::per_source(means),
+        sources_available: plan::sources_available(means),
+        destinations: 1,
+        worker_base_descriptors: plan::BASE_DESCRIPTORS,
+        ..settings.clone()
+    }
+}
+
+/// Raises this process's soft limit of descriptors to the hard one; workers inherit it.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+/// The first Ctrl-C (or SIGTERM) ends the run in good order, the second at once.
+fn listen_for_signals(crew: &Crew) -> Result<(), Failed> {
+    let set_up = |e: std::io::Error| Failed::CannotRun(format!("cannot listen for signals: {e}"));
+    let asked = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&asked)).map_err(set_up)?;
+        signal_hook::flag::register(signal, Arc::clone(&asked)).map_err(set_up)?;
+    }
+    let stopper = crew.stopper();
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(set_up)?;
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            if signals.forever().next().is_some() {
+                let _ = stopper.send(Event::Stop);
+            }
+        })
+        .map_err(set_up)?;
+    Ok(())
+}
+
+/// Why nothing could be measured at all: the very first connection found nobody.
+fn could_not_run(seen: &Conducted) -> Option<String> {
+    let counters = &seen.total.counters;
+    if counters.opened > 0 || seen.interrupted {
+        return None;
+    }
+    let (kind, _) = counters.failed.count.iter().next()?;
+    let hint = match kind {
+        FailureKind::Refused => {
+            "the first connection was refused: nothing listens there; start the target first"
+        }
+        FailureKind::Unreachable => "the first connection found no route",
+        FailureKind::ConnectTimeout => {
+            "the first connection was never answered: a firewall, or a full accept queue"
+        }
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}
+
+/// Takes what was seen into the result.
+fn take_over(result: &mut RunResult, seen: Conducted) {
+    let counters = seen.total.counters;
+    result.seconds = seen.seconds;
+    result.before = seen.before;
+    result.after = seen.after;
+    result.stages = seen.stages;
+    result.series = seen.series;
+    result.interrupted = seen.interrupted;
+    result.connections.opened = counters.opened;
+    result.connections.ready = counters.became_ready;
+    result.connections.held = seen.held;
+    result.connections.verified = seen.verified;
+    result.connections.set_failed(&counters.failed);
+    result.establish.seconds = seen.establish_seconds;
+    result.establish.rate_per_second = rate(counters.became_ready, seen.establish_seconds);
+    for phase in Phase::ALL {
+        if let Some(latency) = seen.total.phases[phase as usize].summary() {
+            result.establish.phases.insert(phase.id().to_owned(), latency);
+        }
+    }
+    result.heartbeat.sent = counters.beats_sent;
+    result.heartbeat.answered = counters.beats_answered;
+    result.heartbeat.missed = counters.beats_missed;
+    result.heartbeat.latency = seen.total.beats.summary();
+    result.verify.seconds = seen.verify_seconds;
+    result.verify.rate_per_second = rate(seen.verified, seen.verify_seconds);
+    result.verify.latency = seen.verify_latency.summary();
+}
+
+fn rate(n: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { n as f64 / seconds } else { 0.0 }
+}

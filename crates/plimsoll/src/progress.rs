@@ -1,0 +1,108 @@
+//! What does the user see while it runs? Plain lines here; the live view, on a terminal, in its own file.
+
+use std::io::{self, Write as _};
+
+use model::Counters;
+use model::result::{Moment, Stage};
+use model::units;
+
+/// How things stand at one moment.
+pub(crate) struct Progress<'a> {
+    pub(crate) moment: &'a Moment,
+    pub(crate) counters: &'a Counters,
+    pub(crate) requested: u64,
+    /// Until what is being done now is over, where that is known.
+    pub(crate) left_seconds: Option<f64>,
+}
+
+/// Whoever watches a run. Called from the coordinator's loop; must not block.
+pub(crate) trait Audience {
+    /// About once a second.
+    fn moment(&mut self, progress: &Progress<'_>);
+    /// After each stage.
+    fn stage(&mut self, stage: &Stage);
+    /// Something worth a line.
+    fn say(&mut self, line: &str);
+    /// The run is over.
+    fn end(&mut self);
+}
+
+/// Nobody watches.
+pub(crate) struct Quiet;
+
+impl Audience for Quiet {
+    fn moment(&mut self, _: &Progress<'_>) {}
+    fn stage(&mut self, _: &Stage) {}
+    fn say(&mut self, _: &str) {}
+    fn end(&mut self) {}
+}
+
+/// Lines on standard error.
+#[derive(Default)]
+pub(crate) struct Lines {
+    doing: String,
+    moments: u32,
+}
+
+/// While one thing goes on for long, a line is written every so many moments.
+const EVERY: u32 = 5;
+
+impl Audience for Lines {
+    fn moment(&mut self, progress: &Progress<'_>) {
+        let moment = progress.moment;
+        if self.doing != moment.doing {
+            self.doing.clone_from(&moment.doing);
+            self.moments = 0;
+        }
+        self.moments += 1;
+        if self.moments.is_multiple_of(EVERY) {
+            self.say(&line(progress));
+        }
+    }
+
+    fn stage(&mut self, stage: &Stage) {
+        let outcome = match &stage.why_failed {
+            Some(why) => why.clone(),
+            None => format!(
+                "{} verified in {}",
+                units::count(stage.verified),
+                units::seconds(stage.verify_seconds)
+            ),
+        };
+        self.say(&format!(
+            "{:>7.1} s  stage of {}: {} established in {}; {outcome}",
+            stage.t_seconds + stage.seconds + stage.verify_seconds,
+            units::count(stage.connections),
+            units::count(stage.established),
+            units::seconds(stage.seconds),
+        ));
+    }
+
+    fn say(&mut self, line: &str) {
+        let _ = writeln!(io::stderr(), "{line}");
+    }
+
+    fn end(&mut self) {}
+}
+
+fn line(progress: &Progress<'_>) -> String {
+    let moment = progress.moment;
+    let mut text = format!(
+        "{:>7.1} s  {}: {} ready of {}",
+        moment.t_seconds,
+        moment.doing,
+        units::count(moment.ready),
+        units::count(moment.wanted)
+    );
+    let failed = progress.counters.failed.total();
+    if failed > 0 {
+        text += &format!(", {} failed", units::count(failed));
+    }
+    if let Some(p99) = moment.beat_p99_ms {
+        text += &format!(", heartbeats p99 {}", units::milliseconds(p99));
+    }
+    if let Some(left) = progress.left_seconds {
+        text += &format!(", {} left", units::seconds(left));
+    }
+    text
+}

@@ -1,0 +1,232 @@
+//! Does any sequence of bytes make a machine panic, loop, or say different things when it comes in other pieces?
+//!
+//! One entry for each machine. The fuzz targets in `fuzz/` call them with what libFuzzer makes up, and
+//! `tests/fuzz.rs` with seeded mutations of real transcripts, so that the gate needs no nightly compiler.
+//!
+//! The first byte of the input chooses a setup; the rest is a [script](Step).
+
+use model::{FailureKind, Scheme, Target};
+
+use crate::machine::{Cue, Driver, Fact, Machine, Out};
+use crate::serve::{Service, Slot};
+use crate::{Plan, http, sse, tcp, ws};
+
+/// One step of a script, as it stands in the input: `0` asks, `1` finishes, and any other byte `n` is followed
+/// by `n - 1` bytes from the peer (fewer at the end of the input).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// [`Cue::Ask`]; left out before a client is ready.
+    Ask,
+    /// [`Cue::Finish`].
+    Finish,
+    /// Bytes from the peer.
+    Bytes(&'a [u8]),
+}
+
+/// What came of a script: the same, however its bytes were split.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    sent: Vec<u8>,
+    facts: Vec<Fact>,
+    failed: Option<FailureKind>,
+}
+
+/// Reads the next step off the front of the input.
+fn next<'a>(script: &mut &'a [u8]) -> Option<Step<'a>> {
+    let (&op, rest) = script.split_first()?;
+    let (step, rest) = match op {
+        0 => (Step::Ask, rest),
+        1 => (Step::Finish, rest),
+        n => {
+            let (bytes, rest) = rest.split_at(rest.len().min(usize::from(n) - 1));
+            (Step::Bytes(bytes), rest)
+        }
+    };
+    *script = rest;
+    Some(step)
+}
+
+/// Writes a step as [`Step`] says; bytes in as many steps as they need.
+pub fn write(step: Step<'_>, script: &mut Vec<u8>) {
+    match step {
+        Step::Ask => script.push(0),
+        Step::Finish => script.push(1),
+        Step::Bytes(bytes) => {
+            for part in bytes.chunks(254) {
+                script.push(part.len() as u8 + 1);
+                script.extend_from_slice(part);
+            }
+        }
+    }
+}
+
+/// Fuzzes [`tcp::Echo`].
+pub fn tcp(input: &[u8]) {
+    let words = |send: &str, expect: &str| {
+        let expect = (!expect.is_empty()).then(|| expect.as_bytes().to_vec());
+        Plan { send: Some(send.as_bytes().to_vec()), expect, ..plan("tcp://h:1") }
+    };
+    client::<tcp::Echo>(input, |setup| match setup % 6 {
+        0 => words("PING\r\n", "+PONG"),
+        1 => words("PING\r\n", "+PONG\r\n"),
+        2 => words("PING\r\n", ""),
+        3 => words("ping", "pong"),
+        4 => words("ping", ""),
+        _ => plan("tcp://h:1"),
+    });
+}
+
+/// Fuzzes [`http::KeepAlive`].
+pub fn http(input: &[u8]) {
+    client::<http::KeepAlive>(input, |_| plan("http://h/"));
+}
+
+/// Fuzzes [`ws::WebSocket`]: every other setup starts when the node has agreed to the upgrade.
+pub fn ws(input: &[u8]) {
+    client::<ws::WebSocket>(input, |_| plan("ws://h/ws"));
+}
+
+/// Fuzzes [`sse::EventStream`]: every other setup starts when the node has begun the stream.
+pub fn sse(input: &[u8]) {
+    client::<sse::EventStream>(input, |_| plan("sse://h/events"));
+}
+
+/// Fuzzes [`Service`] from each of its states.
+pub fn serve(input: &[u8]) {
+    let Some((&setup, script)) = input.split_first() else { return };
+    let slot = if setup % 8 == 0 {
+        Slot::echo()
+    } else if setup % 8 == 1 {
+        Slot::refusing()
+    } else {
+        Slot::http()
+    };
+    let greeting = match setup % 8 {
+        2 | 3 => greeting::<ws::WebSocket>(&plan("ws://h/ws")),
+        4 => greeting::<sse::EventStream>(&plan("sse://h/events")),
+        _ => Vec::new(),
+    };
+    same_in_any_pieces(input, |piece| {
+        let mut play =
+            Play { machine: node(), slot, pending: Vec::new(), outcome: Outcome::default(), piece };
+        play.bytes(&greeting);
+        play.script(script, true);
+        play.outcome
+    });
+}
+
+/// The node as tests serve it.
+fn node() -> Service {
+    Service::new("node", Box::new(|| "# EOF\n".to_owned()))
+}
+
+fn plan(url: &str) -> Plan {
+    match Target::parse(url) {
+        Ok(target) => Plan { target, send: None, expect: None },
+        Err(error) => unreachable!("{error}"),
+    }
+}
+
+/// What the first connection of a driver says when it stands.
+fn greeting<D: Driver>(plan: &Plan) -> Vec<u8> {
+    let mut out = Out::default();
+    let connected = D::new(plan).on(&mut D::Slot::default(), Cue::Connected, &mut out);
+    assert_eq!(connected, Ok(0));
+    out.bytes
+}
+
+fn client<D: Driver>(input: &[u8], plan: impl Fn(u8) -> Plan) {
+    let Some((&setup, script)) = input.split_first() else { return };
+    let plan = plan(setup);
+    let mut answer = Out::default();
+    if setup % 2 == 1 && matches!(D::FACTS.scheme, Scheme::Ws | Scheme::Sse) {
+        let agreed = node().on(&mut Slot::http(), Cue::Bytes(&greeting::<D>(&plan)), &mut answer);
+        assert!(agreed.is_ok());
+    }
+    same_in_any_pieces(input, |piece| {
+        let mut play = Play::new(D::new(&plan), D::Slot::default());
+        play.cue(Cue::Connected);
+        play.bytes(&answer.bytes);
+        play.piece = piece;
+        play.script(script, false);
+        let ready = play.outcome.facts.iter().filter(|&&f| f == Fact::Ready).count();
+        assert!(ready <= 1, "ready is said once");
+        play.outcome
+    });
+}
+
+/// Plays the same with bytes as they stand in the script and in smaller pieces, and compares. The input's own
+/// length chooses the size of the pieces, so that a fuzzer finds its way to each.
+fn same_in_any_pieces(input: &[u8], play: impl Fn(usize) -> Outcome) {
+    let piece = [1, 1, 2, 3, 7, 19][input.len() % 6];
+    assert_eq!(play(piece), play(usize::MAX), "in pieces of {piece}");
+}
+
+/// One connection, driven as a reactor would.
+struct Play<M: Machine> {
+    machine: M,
+    slot: M::Slot,
+    pending: Vec<u8>,
+    outcome: Outcome,
+    /// The most new bytes that are handed in at once.
+    piece: usize,
+}
+
+impl<M: Machine> Play<M> {
+    fn new(machine: M, slot: M::Slot) -> Self {
+        Self { machine, slot, pending: Vec::new(), outcome: Outcome::default(), piece: usize::MAX }
+    }
+
+    fn script(&mut self, mut script: &[u8], always_ask: bool) {
+        while let Some(step) = next(&mut script) {
+            match step {
+                Step::Ask if always_ask || self.outcome.facts.contains(&Fact::Ready) => self.cue(Cue::Ask),
+                Step::Ask => {}
+                Step::Finish => self.cue(Cue::Finish),
+                Step::Bytes(bytes) => self.bytes(bytes),
+            }
+        }
+    }
+
+    fn over(&self) -> bool {
+        self.outcome.failed.is_some() || self.outcome.facts.contains(&Fact::Done)
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        for piece in bytes.chunks(self.piece) {
+            if self.over() {
+                return;
+            }
+            self.pending.extend_from_slice(piece);
+            let pending = std::mem::take(&mut self.pending);
+            let used = self.on(Cue::Bytes(&pending));
+            assert!(used <= pending.len(), "{used} of {} bytes were consumed", pending.len());
+            self.pending.extend_from_slice(&pending[used..]);
+            if !self.pending.is_empty() && !self.over() {
+                let before = (self.outcome.sent.len(), self.outcome.facts.len());
+                let pending = std::mem::take(&mut self.pending);
+                assert_eq!(self.on(Cue::Bytes(&pending)), 0, "what can be consumed is consumed at once");
+                assert_eq!((self.outcome.sent.len(), self.outcome.facts.len()), before);
+                self.pending = pending;
+            }
+        }
+    }
+
+    fn cue(&mut self, cue: Cue<'_>) {
+        if !self.over() {
+            assert_eq!(self.on(cue), 0, "a cue without bytes consumes none");
+        }
+    }
+
+    fn on(&mut self, cue: Cue<'_>) -> usize {
+        let mut out = Out::default();
+        let result = self.machine.on(&mut self.slot, cue, &mut out);
+        self.outcome.sent.append(&mut out.bytes);
+        self.outcome.facts.append(&mut out.facts);
+        result.unwrap_or_else(|failure| {
+            assert!(!failure.text.is_empty(), "a machine's failure has words");
+            self.outcome.failed = Some(failure.kind);
+            0
+        })
+    }
+}

@@ -1,0 +1,193 @@
+//! The fuzz entries, run for a bounded time with seeded noise and mutations of real transcripts.
+//!
+//! `PLIMSOLL_FUZZ_ROUNDS=1000000 cargo test --release -p plimsoll-protocols --test fuzz` looks longer.
+
+#![expect(clippy::unwrap_used, reason = "a test's helpers may panic")]
+
+use model::Target;
+use protocols::fuzz::{self, Step};
+use protocols::serve::{Service, Slot};
+use protocols::{Cue, Driver, Machine, Out, Plan, http, sse, tcp, ws};
+
+/// A few seconds for all machines together, without optimization.
+const ROUNDS: usize = 6_000;
+
+/// Xorshift: the same inputs on every run and machine.
+struct Noise(u64);
+
+impl Noise {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % n
+    }
+
+    fn bytes(&mut self, most: usize) -> Vec<u8> {
+        (0..self.below(most + 1)).map(|_| self.below(256) as u8).collect()
+    }
+
+    /// One to four small edits: a bit, a byte, a cut, a repeat, an insertion, bytes of another seed.
+    fn mutate(&mut self, seed: &[u8], other: &[u8]) -> Vec<u8> {
+        let mut out = seed.to_vec();
+        for _ in 0..=self.below(4) {
+            let at = self.below(out.len() + 1);
+            let end = (at + self.below(24)).min(out.len());
+            match self.below(7) {
+                0 if at < out.len() => out[at] ^= 1 << self.below(8),
+                1 if at < out.len() => out[at] = b"\0\x01\x7e\x7f\x80\xff\r\n:0"[self.below(10)],
+                2 => drop(out.drain(at..end)),
+                3 => {
+                    let copy = out[at..end].to_vec();
+                    out.splice(at..at, copy);
+                }
+                4 => drop(out.splice(at..at, self.bytes(12)).count()),
+                5 => out.truncate(at.max(1)),
+                _ => {
+                    let from = self.below(other.len());
+                    let to = (from + self.below(64)).min(other.len());
+                    out.splice(at..at, other[from..to].iter().copied());
+                }
+            }
+        }
+        out
+    }
+}
+
+fn run(entry: fn(&[u8]), seeds: &[Vec<u8>]) {
+    let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
+    for seed in seeds {
+        for setup in 0..16 {
+            let mut input = seed.clone();
+            input[0] = setup;
+            entry(&input);
+        }
+    }
+    let rounds = std::env::var("PLIMSOLL_FUZZ_ROUNDS").map_or(ROUNDS, |n| n.parse().unwrap());
+    for round in 0..rounds {
+        let input = if round % 8 == 0 {
+            noise.bytes(200)
+        } else {
+            let (seed, other) = (noise.below(seeds.len()), noise.below(seeds.len()));
+            noise.mutate(&seeds[seed], &seeds[other])
+        };
+        entry(&input);
+    }
+}
+
+/// A setup byte and a script.
+fn script(setup: u8, steps: &[Step<'_>]) -> Vec<u8> {
+    let mut out = vec![setup];
+    for &step in steps {
+        fuzz::write(step, &mut out);
+    }
+    out
+}
+
+fn plan(url: &str) -> Plan {
+    Plan { target: Target::parse(url).unwrap(), send: None, expect: None }
+}
+
+/// What the node answers to a driver's first words, then to so many asks.
+fn transcript<D: Driver>(url: &str, asks: usize) -> (Vec<u8>, Vec<u8>) {
+    let driver = D::new(&plan(url));
+    let node = Service::new("node", Box::new(|| "# EOF\n".to_owned()));
+    let (mut client, mut server) =
+        (D::Slot::default(), if url.starts_with("tcp") { Slot::echo() } else { Slot::http() });
+    let (mut said, mut answered) = (Vec::new(), Vec::new());
+    let mut cue = Cue::Connected;
+    for _ in 0..=asks {
+        let (mut ours, mut theirs) = (Out::default(), Out::default());
+        driver.on(&mut client, cue, &mut ours).unwrap();
+        if !ours.bytes.is_empty() {
+            node.on(&mut server, Cue::Bytes(&ours.bytes), &mut theirs).unwrap();
+            driver.on(&mut client, Cue::Bytes(&theirs.bytes), &mut Out::default()).unwrap();
+        }
+        said.append(&mut ours.bytes);
+        answered.append(&mut theirs.bytes);
+        cue = Cue::Ask;
+    }
+    (said, answered)
+}
+
+#[test]
+fn tcp_driver() {
+    let (_, answers) = transcript::<tcp::Echo>("tcp://h:1", 3);
+    use Step::{Ask, Bytes, Finish};
+    run(
+        fuzz::tcp,
+        &[
+            script(5, &[Ask, Ask, Ask, Bytes(&answers), Finish]),
+            script(0, &[Bytes(b"220 hello\r\n"), Ask, Ask, Bytes(b"+PONG\r\n+PONG\r\n"), Ask]),
+            script(3, &[Ask, Ask, Bytes(b"pongpong!"), Ask, Bytes(b"pong"), Finish]),
+        ],
+    );
+}
+
+#[test]
+fn http_driver() {
+    let (_, answers) = transcript::<http::KeepAlive>("http://h/", 2);
+    let chunked = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nA: b\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
+    use Step::{Ask, Bytes, Finish};
+    run(
+        fuzz::http,
+        &[
+            script(0, &[Ask, Ask, Bytes(&answers), Finish]),
+            script(0, &[Ask, Ask, Ask, Bytes(chunked), Ask]),
+            script(0, &[Bytes(b"HTTP/1.1 408 Timeout\r\nContent-Length: 3\r\n\r\nbye")]),
+        ],
+    );
+}
+
+#[test]
+fn ws_driver() {
+    let (_, answers) = transcript::<ws::WebSocket>("ws://h/ws", 3);
+    let head = answers.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
+    let frames = b"\x81\x05hello\x01\x03hel\x89\x00\x80\x02lo\x82\x7e\x00\x80";
+    use Step::{Ask, Bytes, Finish};
+    run(
+        fuzz::ws,
+        &[
+            script(0, &[Bytes(&answers[..head]), Ask, Ask, Ask, Bytes(&answers[head..]), Finish]),
+            script(1, &[Ask, Ask, Ask, Bytes(&answers[head..])]),
+            script(1, &[Bytes(frames), Bytes(&[7; 128]), Bytes(b"\x88\x07\x03\xf5later")]),
+        ],
+    );
+}
+
+#[test]
+fn sse_driver() {
+    let (_, answers) = transcript::<sse::EventStream>("sse://h/events", 3);
+    let head = answers.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
+    let chunked = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n\xef\xbb\xbfdata: 1\r\r\nda\r\n5\r\nta\n\n:\r\n0\r\n\r\n";
+    use Step::{Ask, Bytes, Finish};
+    run(
+        fuzz::sse,
+        &[
+            script(0, &[Bytes(&answers[..head]), Ask, Ask, Ask, Bytes(&answers[head..]), Finish]),
+            script(1, &[Ask, Ask, Bytes(&answers[head..]), Bytes(b": beat\n\nevent: x\r\ndata\r\n\r\n")]),
+            script(0, &[Bytes(chunked)]),
+        ],
+    );
+}
+
+#[test]
+fn serving() {
+    let (http, _) = transcript::<http::KeepAlive>("http://h/metrics", 2);
+    let (ws, _) = transcript::<ws::WebSocket>("ws://h/ws", 2);
+    let (sse, _) = transcript::<sse::EventStream>("sse://h/events", 2);
+    let post = b"POST /echo HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nPOST /echo HTTP/1.0\r\nContent-Length: 2\r\n\r\nxy";
+    let frames = b"\x01\x82\0\0\0\0h\xc3\x89\x80\0\0\0\0\x80\x81\0\0\0\0\xa9\x88\x82\0\0\0\0\x03\xe8";
+    use Step::{Ask, Bytes, Finish};
+    run(
+        fuzz::serve,
+        &[
+            script(5, &[Bytes(&http), Ask, Finish]),
+            script(5, &[Bytes(&ws), Ask, Finish]),
+            script(5, &[Bytes(&sse), Ask, Finish]),
+            script(5, &[Bytes(post), Ask]),
+            script(2, &[Ask, Bytes(frames)]),
+            script(4, &[Ask, Bytes(b"plimsoll-nudge 00000007\r\nhm\nplimsoll-nudge x\n")]),
+        ],
+    );
+}

@@ -1,0 +1,338 @@
+//! What does an engineer read when the run ends? Short, dense and calm: the verdict, then the figures.
+
+use model::result::{Finding, Stage, Status};
+use model::units;
+use model::{Estimate, RunResult};
+
+use crate::latencies::measured;
+use crate::text::{Cell, Ink, Table, wrap};
+use crate::words::{self, Outcome};
+use crate::{Output, OutputError, OutputFacts, Style, ladder};
+
+/// The widest that anything is written, whatever the terminal's width.
+const WIDEST: usize = 100;
+/// The narrowest that tables are laid out for.
+const NARROWEST: usize = 60;
+
+/// The summary printed at the end of a run.
+pub struct Terminal;
+
+impl Output for Terminal {
+    fn facts(&self) -> &'static OutputFacts {
+        &OutputFacts {
+            id: "terminal",
+            doc: "the summary that is printed at the end of a run",
+            extension: "txt",
+        }
+    }
+
+    fn render(&self, result: &RunResult, style: Style) -> Result<Vec<u8>, OutputError> {
+        let width = style.width.clamp(NARROWEST, WIDEST);
+        let mut page = Page { result, out: String::new(), colour: style.colour, width };
+        page.verdict();
+        page.thresholds();
+        page.warnings();
+        page.cost();
+        page.ladder();
+        page.pace();
+        page.failures();
+        page.stages();
+        Ok(page.out.into_bytes())
+    }
+}
+
+struct Page<'a> {
+    result: &'a RunResult,
+    out: String,
+    colour: bool,
+    width: usize,
+}
+
+impl Page<'_> {
+    fn put(&mut self, line: &str) {
+        self.out.push_str(line.trim_end());
+        self.out.push('\n');
+    }
+
+    fn heading(&mut self, name: &str, note: &str) {
+        let name = Ink::Bold.on(self.colour, name);
+        let note = Ink::Dim.on(self.colour, note);
+        self.put("");
+        self.put(&if note.is_empty() { name } else { format!("{name}  {note}") });
+    }
+
+    fn table(&mut self, table: &Table) {
+        for line in table.lines(self.colour, self.width) {
+            self.put(&line);
+        }
+    }
+
+    fn paragraph(&mut self, indent: usize, hang: usize, ink: Ink, text: &str) {
+        for (i, line) in wrap(text, self.width.saturating_sub(indent + hang)).iter().enumerate() {
+            let margin = if i == 0 { indent } else { indent + hang };
+            let line = format!("{:margin$}{}", "", ink.on(self.colour, line));
+            self.put(&line);
+        }
+    }
+
+    fn verdict(&mut self) {
+        let ink = match words::outcome(self.result) {
+            Outcome::Good => Ink::Green,
+            Outcome::Doubtful => Ink::Yellow,
+            Outcome::Bad => Ink::Red,
+        };
+        let r = self.result;
+        for line in wrap(&words::verdict(r), self.width) {
+            // Bold and coloured: two inks, one after the other.
+            let line = Ink::Bold.on(self.colour, &ink.on(self.colour, &line));
+            self.put(&line);
+        }
+        let code = r.exit_code();
+        let about = format!(
+            "{} {} · {} · took {} · exit {code}, {}",
+            words::clean(&r.experiment),
+            words::clean(&r.target.url),
+            words::date(&r.started_at),
+            units::seconds(r.seconds),
+            words::exit_meaning(code),
+        );
+        self.put("");
+        self.paragraph(0, 2, Ink::Dim, &about);
+        let c = &r.connections;
+        let counts = format!(
+            "asked {}, opened {}, ready {}, held {}, verified {}, failed {}",
+            units::count(c.requested),
+            units::count(c.opened),
+            units::count(c.ready),
+            units::count(c.held),
+            units::count(c.verified),
+            units::count(c.failed_total()),
+        );
+        self.paragraph(0, 2, Ink::Plain, &counts);
+        self.paragraph(0, 2, Ink::Plain, &format!("line at {}", words::line(r)));
+    }
+
+    fn thresholds(&mut self) {
+        if self.result.thresholds.is_empty() {
+            return;
+        }
+        self.heading("THRESHOLDS", "--fail-if");
+        let mut table = Table::new(&["<", "<", "<"]);
+        for t in &self.result.thresholds {
+            let (word, ink) = match (t.held, t.value) {
+                (true, _) => ("FAILS", Ink::Red),
+                (false, Some(_)) => ("passes", Ink::Green),
+                (false, None) => ("unknown", Ink::Dim),
+            };
+            let value = t.value.map_or_else(
+                || "not measured in this run".to_owned(),
+                |v| format!("was {}", words::figure(v)),
+            );
+            table.row(vec![Cell(word.to_owned(), ink), words::clean(&t.expression).into(), value.into()]);
+        }
+        self.table(&table);
+    }
+
+    fn warnings(&mut self) {
+        if self.result.warnings.is_empty() {
+            return;
+        }
+        self.heading("WARNINGS", "");
+        for warning in &self.result.warnings {
+            self.paragraph(2, 2, Ink::Yellow, &format!("! {}", words::clean(warning)));
+        }
+    }
+
+    fn cost(&mut self) {
+        let r = self.result;
+        self.heading("COST", "of one held connection; CPU held: while all were only held, 100% is one CPU");
+        let mut table =
+            Table::new(&["<", "memory", "<95% interval", "descriptors", "threads", "CPU each", "CPU held"]);
+        // A narrow screen goes without two of the columns: they stand in every other output.
+        let roomy = |text: String| Cell::from(if self.width >= 92 { text } else { String::new() });
+        for (name, cost) in [("target", &r.cost.target), ("generator", &r.cost.generator)] {
+            let memory = cost.user_bytes_per_connection;
+            table.row(vec![
+                name.into(),
+                unknown_or(memory, words::bytes_each(memory)),
+                Cell(words::bytes_interval(memory), Ink::Dim),
+                words::number_each(cost.descriptors_per_connection).into(),
+                roomy(words::number_each(cost.threads_per_connection)),
+                roomy(words::cpu_each(cost.cpu_seconds_per_second.per_connection)),
+                words::cpu_percent_or_unknown(cost.cpu_seconds_per_second.idle_stage).into(),
+            ]);
+        }
+        let (name, kernel) = words::kernel(r);
+        table.row(vec![
+            name.into(),
+            unknown_or(kernel, words::bytes_each(kernel)),
+            Cell(words::bytes_interval(kernel), Ink::Dim),
+        ]);
+        self.table(&table);
+        if let Some(how) = words::hidden(r) {
+            self.paragraph(2, 2, Ink::Yellow, &format!("target's side unknown: {how}"));
+        }
+    }
+
+    fn ladder(&mut self) {
+        let limits = ladder::in_order(&self.result.limits);
+        if limits.is_empty() {
+            return;
+        }
+        self.heading("LADDER", "what breaks first, and at how many connections");
+        let id = limits.iter().map(|f| f.id.chars().count()).max().unwrap_or(0);
+        let ceiling = limits.iter().map(|f| ladder::ceiling(f).len()).max().unwrap_or(0);
+        for finding in limits {
+            self.finding(finding, id, ceiling);
+        }
+    }
+
+    fn finding(&mut self, finding: &Finding, id: usize, ceiling: usize) {
+        let ink = match finding.status {
+            Status::Hit => Ink::Red,
+            Status::Near => Ink::Yellow,
+            Status::Clear => Ink::Green,
+            Status::Unknown => Ink::Dim,
+        };
+        let word = format!("{:<7}", ladder::word(finding.status));
+        let start =
+            format!("  {word}  {:<id$}  {:>ceiling$}", words::clean(&finding.id), ladder::ceiling(finding));
+        let mut summary = words::clean(&finding.summary);
+        if let Some(interval) = ladder::ceiling_interval(finding) {
+            summary = format!("{summary} (ceiling {interval})");
+        }
+        let margin = start.chars().count() + 2;
+        let start = start.replacen(&word, &ink.on(self.colour, &word), 1);
+        if self.width.saturating_sub(margin) >= 34 {
+            for (i, line) in wrap(&summary, self.width - margin).iter().enumerate() {
+                let line = if i == 0 { format!("{start}  {line}") } else { format!("{:margin$}{line}", "") };
+                self.put(&line);
+            }
+        } else {
+            self.put(&start);
+            self.paragraph(11, 0, Ink::Plain, &summary);
+        }
+        if ladder::is_pressing(finding.status) {
+            for line in &finding.evidence {
+                self.paragraph(11, 2, Ink::Dim, &format!("- {}", words::clean(line)));
+            }
+            if !finding.remedy.is_empty() {
+                let line = format!("{:11}{}", "", Ink::Dim.on(self.colour, "lift it:"));
+                self.put(&line);
+            }
+            // A remedy is never wrapped: it is there to be pasted.
+            for line in &finding.remedy {
+                let line = words::clean(line);
+                let ink = if line.starts_with('#') { Ink::Dim } else { Ink::Bold };
+                let line = format!("{:11}{}", "", ink.on(self.colour, &line));
+                self.put(&line);
+            }
+        }
+    }
+
+    fn pace(&mut self) {
+        let r = self.result;
+        self.heading("PACE", "");
+        let e = &r.establish;
+        if e.seconds > 0.0 {
+            let line = format!(
+                "established {} in {}, {}",
+                units::count(r.connections.ready),
+                units::seconds(e.seconds),
+                words::per_second(e.rate_per_second)
+            );
+            self.paragraph(2, 2, Ink::Plain, &line);
+        } else {
+            self.paragraph(2, 2, Ink::Plain, "established: unknown, no stage was finished");
+        }
+        let v = &r.verify;
+        let line = if v.seconds > 0.0 {
+            format!(
+                "verified {} of {} in {}, {}",
+                units::count(r.connections.verified),
+                units::count(r.connections.held),
+                units::seconds(v.seconds),
+                words::per_second(v.rate_per_second)
+            )
+        } else {
+            "verified: no pass was finished at the end".to_owned()
+        };
+        self.paragraph(2, 2, Ink::Plain, &line);
+        let h = &r.heartbeat;
+        self.paragraph(2, 2, if h.missed > 0 { Ink::Yellow } else { Ink::Plain }, &words::heartbeats(r));
+        let rows = measured(r);
+        if rows.is_empty() {
+            return;
+        }
+        let mut table = Table::new(&["<latency", "count", "p50", "p90", "p99", "p99.9", "max"]);
+        for row in rows {
+            let l = row.latency;
+            let mut cells = vec![row.name.into(), units::count(l.count).into()];
+            cells.extend(
+                [l.p50_ms, l.p90_ms, l.p99_ms, l.p999_ms, l.max_ms].map(|x| units::milliseconds(x).into()),
+            );
+            table.row(cells);
+        }
+        self.table(&table);
+    }
+
+    fn failures(&mut self) {
+        let c = &self.result.connections;
+        if c.failed.is_empty() {
+            return;
+        }
+        self.heading("FAILED", "connections, by kind; the words are the first that came with it");
+        let mut table = Table::new(&["count", "<kind", "<side", "<"]);
+        for (kind, n) in words::failures(&c.failed) {
+            let text = match c.failed_example.get(&kind) {
+                Some(example) => format!("{}: \"{}\"", kind.says(), words::clean(example)),
+                None => kind.says().to_owned(),
+            };
+            let n = Cell(units::count(n), Ink::Red);
+            table.row(vec![n, kind.id().into(), words::origin(kind).into(), text.into()]);
+        }
+        self.table(&table);
+    }
+
+    fn stages(&mut self) {
+        let stages = &self.result.stages;
+        if stages.is_empty() {
+            self.heading("STAGES", "none was finished");
+            return;
+        }
+        self.heading("STAGES", "");
+        let mut table =
+            Table::new(&["connections", "<", "ready", "verified", "failed", "establish", "verify p99", "<"]);
+        for stage in stages {
+            let failed: u64 = stage.failed.values().sum();
+            let p99 = |l: Option<model::Latency>| {
+                l.map_or_else(|| words::UNKNOWN.to_owned(), |l| units::milliseconds(l.p99_ms))
+            };
+            table.row(vec![
+                units::count(stage.connections).into(),
+                words::purpose(stage.purpose).into(),
+                units::count(stage.ready).into(),
+                units::count(stage.verified).into(),
+                if failed > 0 { Cell(units::count(failed), Ink::Red) } else { "0".into() },
+                units::seconds(stage.seconds).into(),
+                p99(stage.latency).into(),
+                note(stage),
+            ]);
+        }
+        self.table(&table);
+    }
+}
+
+/// How a stage ended, in its ink.
+fn note(stage: &Stage) -> Cell {
+    let ink = match (stage.valid, stage.passed) {
+        (false, _) => Ink::Yellow,
+        (true, false) => Ink::Red,
+        (true, true) => Ink::Plain,
+    };
+    Cell(words::stage_end(stage), ink)
+}
+
+fn unknown_or(estimate: Option<Estimate>, text: String) -> Cell {
+    Cell(text, if estimate.is_some() { Ink::Bold } else { Ink::Dim })
+}

@@ -1,0 +1,101 @@
+# shellcheck shell=bash
+# What every target's script stands on: where state lives, how packages come, how a server is started and stopped.
+# Sourced, not run. A target's script defines `install`, `launch PORT DIR` (which ends in exec) and `health PORT`.
+
+targets_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+state_root=$(dirname "$targets_dir")/target/targets
+name=$(basename "$0" .sh)
+
+die() {
+    echo "$name: $*" >&2
+    exit 1
+}
+
+# need COMMAND PACKAGE: installs the package unless its command is there.
+need() {
+    "$targets_dir/../scripts/need.sh" "$@" || die "cannot do without $2"
+}
+
+# ask PORT TEXT: sends the text (as printf reads it) and prints the first line of the answer.
+ask() {
+    local line
+    { exec 3<>"/dev/tcp/127.0.0.1/$1"; } 2>/dev/null || return 1
+    # shellcheck disable=SC2059  # the text is a format on purpose
+    printf "$2" >&3
+    IFS= read -r -t 2 line <&3 || return 1
+    exec 3>&-
+    echo "$line"
+}
+
+# Whether the server of this directory runs: the pid of its file is alive and still belongs to it. A pid may be
+# used again by a stranger, so the moment at which the process started is kept beside it.
+started_at() {
+    [ -r "/proc/$1/stat" ] && sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20
+}
+running() {
+    local pid since
+    [ -r "$1/pid" ] && read -r pid since <"$1/pid" && [ -n "$since" ] && [ "$(started_at "$pid")" = "$since" ]
+}
+
+start() {
+    local port=$1 dir=$state_root/$name-$1 pid
+    if running "$dir"; then
+        echo "$name: already running on 127.0.0.1:$port" >&2
+        return
+    fi
+    install
+    if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+        die "port $port is taken by another program"
+    fi
+    rm -rf "$dir"
+    mkdir -p "$dir"
+    ulimit -n "$(ulimit -Hn)" || true
+    launch "$port" "$dir" >"$dir/log" 2>&1 </dev/null &
+    pid=$!
+    echo "$pid $(started_at $pid)" >"$dir/pid"
+    for _ in $(seq 200); do
+        if health "$port" >/dev/null 2>&1; then
+            echo "$name: running on 127.0.0.1:$port (pid $pid)" >&2
+            return
+        fi
+        running "$dir" || break
+        sleep 0.05
+    done
+    tail -5 "$dir/log" >&2
+    stop "$port"
+    die "did not come up on port $port (all it said: $dir/log)"
+}
+
+stop() {
+    local dir=$state_root/$name-$1 pid
+    if ! running "$dir"; then
+        rm -f "$dir/pid"
+        return
+    fi
+    read -r pid _ <"$dir/pid"
+    kill -TERM "$pid"
+    for _ in $(seq 100); do
+        running "$dir" || break
+        sleep 0.05
+    done
+    if running "$dir"; then
+        kill -KILL "$pid"
+    fi
+    rm -f "$dir/pid"
+}
+
+main() {
+    local usage="usage: $0 start PORT | stop PORT | health PORT | install"
+    if [ "$*" = install ]; then
+        install
+        return
+    fi
+    [ $# = 2 ] || { echo "$usage" >&2; exit 2; }
+    [[ $2 =~ ^[0-9]+$ ]] && [ "$2" -ge 1 ] && [ "$2" -le 65535 ] || { echo "$name: $2 is not a port" >&2; exit 2; }
+    case $1 in
+    start) start "$2" ;;
+    stop) stop "$2" ;;
+    health) health "$2" || die "no healthy answer from 127.0.0.1:$2" ;;
+    *) echo "$usage" >&2; exit 2 ;;
+    esac
+}
