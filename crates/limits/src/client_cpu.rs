@@ -5,7 +5,7 @@ use analysis::validity;
 use model::RunResult;
 use model::result::{Finding, Side, Status};
 
-use crate::{Limit, LimitFacts, evidence};
+use crate::{Limit, LimitFacts, evidence, verdict};
 
 /// The generator's own processors.
 pub(crate) struct ClientCpu;
@@ -44,7 +44,9 @@ impl Limit for ClientCpu {
                     stages.len(),
                     run.stages.len()
                 );
-                FACTS.finding(Status::Hit, summary)
+                // A late stage in the middle of a ramp only costs its own figures.
+                let decides = verdict::deciding(run).iter().any(|i| stages.contains(&(i + 1)));
+                FACTS.finding(if decides { Status::Hit } else { Status::Near }, summary)
             }
             Some(strain) => {
                 let status = if strain >= 0.5 { Status::Near } else { Status::Clear };

@@ -129,25 +129,28 @@ fn clear_summary(processes: &[ProcessSettings], lowest: u64) -> String {
 }
 
 fn read(run: &RunResult) -> Vec<String> {
-    const LISTED: usize = 4;
-    let mut out: Vec<String> = run
-        .settings
-        .target
-        .iter()
-        .filter(|p| p.nofile_soft.is_some())
-        .take(LISTED)
-        .map(|p| {
-            let number = |n: Option<u64>| n.map_or("unknown".to_owned(), |n| n.to_string());
-            format!(
-                "/proc/{}/limits ({}): Max open files {} soft, {} hard; {} open before the run",
-                p.pid,
-                p.name,
-                number(p.nofile_soft),
-                number(p.nofile_hard),
-                number(p.descriptors)
-            )
-        })
-        .collect();
+    let mut out = Vec::new();
+    let readable: Vec<&ProcessSettings> =
+        run.settings.target.iter().filter(|p| p.nofile_soft.is_some()).collect();
+    // Processes of one kind have one limit: each different one is quoted once.
+    let groups = readable
+        .chunk_by(|a, b| (a.nofile_soft, a.nofile_hard, &a.name) == (b.nofile_soft, b.nofile_hard, &b.name));
+    for group in groups {
+        let p = group[0];
+        let number = |n: Option<u64>| n.map_or("unknown".to_owned(), |n| n.to_string());
+        let same = match group.len() {
+            1 => String::new(),
+            n => format!("; the same for {} more of its processes", n - 1),
+        };
+        out.push(format!(
+            "/proc/{}/limits ({}): Max open files {} soft, {} hard; {} open before the run{same}",
+            p.pid,
+            p.name,
+            number(p.nofile_soft),
+            number(p.nofile_hard),
+            number(p.descriptors)
+        ));
+    }
     if let Some(met) = met(run) {
         out.push(format!("descriptors of the fullest process at {}: {}", met.at, met.most));
         out.push(format!(
@@ -180,12 +183,14 @@ fn remedy(run: &RunResult) -> Vec<String> {
     if run.settings.host.nr_open.is_some_and(|most| most < limit) {
         out.push(format!("sysctl -w fs.nr_open={limit}"));
     }
-    const LISTED: usize = 4;
-    for process in processes.iter().take(LISTED) {
-        out.push(format!("prlimit --pid {} --nofile={limit}:{limit}", process.pid));
-    }
-    if processes.len() > LISTED {
-        out.push(format!("# and the same for its {} other processes", processes.len() - LISTED));
+    match processes.as_slice() {
+        [] => {}
+        [one] => out.push(format!("prlimit --pid {} --nofile={limit}:{limit}", one.pid)),
+        many => {
+            let pids: Vec<String> = many.iter().map(|p| p.pid.to_string()).collect();
+            let pids = pids.join(" ");
+            out.push(format!("for pid in {pids}; do prlimit --pid $pid --nofile={limit}:{limit}; done"));
+        }
     }
     out.push(
         "# to keep it, where systemd starts the server (systemctl edit NAME), then restart it:".to_owned(),

@@ -9,8 +9,8 @@ use crate::{client_cpu, evidence, listen_accept_queue, nice, warnings};
 /// Fills `verdict` and `warnings` from a run's `limits`; whatever stood there is replaced.
 /// [`judge`](crate::judge) ends with it.
 ///
-/// `held`: of a plain hold every connection was held and verified and none failed; of one until it breaks,
-/// some size held. `trusted`: no stage that decides was held back by the generator. `first_limit`: of the
+/// `held`: of a plain hold every connection was held and verified within the objective and none failed; of one
+/// until it breaks, some size held. `trusted`: no stage that decides was held back by the generator. `first_limit`: of the
 /// limits that were hit, the one that explains what broke, a cause before its symptom.
 pub fn verdict(result: &mut RunResult) {
     result.warnings = warnings::warnings(result);
@@ -34,6 +34,7 @@ pub(crate) fn held(run: &RunResult) -> bool {
         && seen.verified == seen.requested
         && seen.held == seen.requested
         && seen.failed_total() == 0
+        && run.line.connections >= seen.requested
 }
 
 /// Why the run says more of the generator than of the target.
@@ -211,9 +212,10 @@ fn hold(run: &RunResult, distrust: Option<&Distrust>) -> String {
     let seen = &run.connections;
     let (requested, ready) = (units::count(seen.requested), units::count(seen.ready));
     let held_now = units::count(seen.held);
-    if held(run) {
+    let all = seen.held == seen.requested && seen.verified == seen.requested && seen.failed_total() == 0;
+    if all {
         let whole = format!("held {held_now} of {requested} connections, every one verified");
-        if run.line.connections >= seen.requested {
+        if held(run) {
             return whole;
         }
         let objective = units::seconds(run.spec.objective_seconds);

@@ -157,7 +157,7 @@ fn slower_than_the_objective() {
     last.passed = false;
     last.why_failed = Some("the slowest round trip took 1.70 s".into());
     assert_snapshot!(says(run), @r#"
-    held true, trusted true, first -
+    held false, trusted true, first -
     held 10,000 of 10,000 connections, every one verified, but not within the objective of 1.00 s: at 10,000, the slowest round trip took 1.70 s; no limit of the catalogue was seen to be met
     "#);
 }

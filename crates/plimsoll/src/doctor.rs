@@ -50,13 +50,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8, Failed> {
 
 #[expect(clippy::print_stdout, reason = "the answer goes to standard output")]
 fn print(result: &RunResult, shortfalls: &[plan::Shortfall], with_target: bool) {
-    for f in &result.limits {
-        println!("{:?} {} {:?} {}", f.status, f.id, f.ceiling_connections, f.summary);
-        for r in &f.remedy {
-            println!("    {r}");
-        }
-    }
-    let _ = terminal_style();
+    print!("{}", report::terminal::ladder_alone(result, terminal_style()));
     if !shortfalls.is_empty() {
         println!("\nThe generator on this machine:");
         for short in shortfalls {

@@ -71,7 +71,7 @@ impl Audience for Lines {
         };
         self.say(&format!(
             "{:>7.1} s  stage of {}: {} established in {}; {outcome}",
-            stage.t_seconds + stage.seconds + stage.verify_seconds,
+            stage.t_seconds + stage.seconds + stage.verify_seconds + stage.idle.map_or(0.0, |i| i.seconds),
             units::count(stage.connections),
             units::count(stage.established),
             units::seconds(stage.seconds),

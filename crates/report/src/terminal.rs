@@ -41,6 +41,14 @@ impl Output for Terminal {
     }
 }
 
+/// The answer of `plimsoll doctor`: the ladder alone, as it stands before any load.
+pub fn ladder_alone(result: &RunResult, style: Style) -> String {
+    let width = style.width.clamp(NARROWEST, WIDEST);
+    let mut page = Page { result, out: String::new(), colour: style.colour, width };
+    page.ladder();
+    page.out
+}
+
 struct Page<'a> {
     result: &'a RunResult,
     out: String,
