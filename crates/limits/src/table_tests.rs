@@ -176,8 +176,9 @@ fn the_doctor_answers_from_settings_alone() {
     let memory = find(10_000, "host.memory");
     assert_eq!(memory.status, Status::Unknown);
     assert!(memory.summary.contains("at least 5.2 to 7.8 kB"), "{}", memory.summary);
-    assert_eq!(memory.ceiling_connections, Some((20_u64 << 30) / 5_200));
-    assert_eq!(memory.ceiling_low, Some(((20_u64 << 30) as f64 / 6_100.0) as u64));
-    assert!(find(5_000_000, "host.memory").summary.starts_with("would stop at 4,129,776 of 5,000,000"));
+    assert_eq!(memory.ceiling_connections, Some((20_u64 << 30) / 7_800));
+    assert_eq!(memory.ceiling_low, Some((20_u64 << 30) / 7_800));
+    assert_eq!(memory.ceiling_high, Some((20_u64 << 30) / 5_200));
+    assert!(find(5_000_000, "host.memory").summary.starts_with("would stop at 2,753,184 of 5,000,000"));
     assert_eq!(find(10_000, "client.cpu").status, Status::Unknown);
 }

@@ -207,6 +207,10 @@ pub(crate) struct ServeArgs {
     /// Private key for --cert (PEM)
     #[arg(long, value_name = "FILE", requires = "cert", env = "PLIMSOLL_KEY")]
     pub(crate) key: Option<PathBuf>,
+
+    /// End when the process that started it does; for `hold --serve`
+    #[arg(long, hide = true)]
+    pub(crate) beside: bool,
 }
 
 #[derive(Debug, Args)]

@@ -118,6 +118,9 @@ impl<'a> Conductor<'a> {
     pub(crate) fn run(mut self) -> Conducted {
         let stopped = if self.spec.until_it_breaks { self.search() } else { self.ramp() }.is_err();
         self.out.interrupted = stopped;
+        if stopped {
+            self.audience.say("stopping: the report follows; Ctrl-C again ends at once, without it");
+        }
         self.finish();
         self.out.seconds = clock::to_seconds(clock::now() - self.started);
         self.audience.end();
@@ -442,6 +445,9 @@ impl<'a> Conductor<'a> {
             counters: &all.counters,
             requested: self.spec.connections,
             left_seconds: self.over_at.map(|at| clock::to_seconds(at.saturating_sub(now))),
+            before: &self.out.before,
+            seen: &self.latest_seen,
+            interrupted: self.out.interrupted,
         });
         self.out.series.push(moment);
         self.moment = Window { since: all, seen: Sample::default(), at: now };
@@ -491,13 +497,15 @@ impl<'a> Conductor<'a> {
         }
         self.crew.tell_all(&Order::Quiet);
         let _ = self.wait_for_all("quiet", |r| matches!(r, Report::Quiet).then_some(0));
-        // Whatever happens while draining is no finding about the target.
         let all = self.counters();
         self.out.total.counters = all.counters;
         self.out.total.cpu_seconds = all.cpu_seconds;
         self.out.after = self.observer.observe();
+        // Whatever happens while draining is no finding about the target.
+        let total = self.out.total.clone();
         self.crew.tell_all(&Order::Drain);
         let _ = self.wait_for_all("drain", |r| matches!(r, Report::Drained).then_some(0));
+        self.out.total = total;
     }
 }
 

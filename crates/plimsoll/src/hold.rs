@@ -19,6 +19,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::HoldArgs;
 use crate::conduct::{Conducted, Conductor};
+use crate::live::Live;
 use crate::outputs::Outputs;
 use crate::progress::{Audience, Lines, Quiet};
 use crate::serving::{self, Beside};
@@ -95,8 +96,7 @@ pub(crate) fn hold(args: &HoldArgs) -> Result<u8, Failed> {
         };
         crew.tell(index, &Order::Start(Box::new(assignment)));
     }
-    let mut audience: Box<dyn Audience> =
-        if args.quiet { Box::new(Quiet) } else { Box::new(Lines::default()) };
+    let mut audience = audience(args, &spec);
     let conductor = Conductor::new(&spec, crew, plan.workers, &mut observer, audience.as_mut(), before);
     let seen = conductor.run();
     drop(beside);
@@ -111,7 +111,7 @@ pub(crate) fn hold(args: &HoldArgs) -> Result<u8, Failed> {
     }
     let mut result = RunResult::new("hold", spec);
     result.started_at = started_at.to_string();
-    result.command = std::env::args().collect();
+    result.command = std::iter::once("plimsoll".to_owned()).chain(std::env::args().skip(1)).collect();
     result.host = host;
     result.workers = workers;
     result.settings = settings;
@@ -124,6 +124,17 @@ pub(crate) fn hold(args: &HoldArgs) -> Result<u8, Failed> {
     let code = result.exit_code();
     outputs.write(&result, args.quiet)?;
     Ok(code)
+}
+
+/// Who watches: the live view where the terminal can show it, else plain lines.
+fn audience(args: &HoldArgs, spec: &Spec) -> Box<dyn Audience> {
+    if args.quiet {
+        return Box::new(Quiet);
+    }
+    match Live::for_terminal(spec) {
+        Some(live) => Box::new(live),
+        None => Box::new(Lines::default()),
+    }
 }
 
 /// Reads the arguments into what is asked.
@@ -227,14 +238,13 @@ fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// The first Ctrl-C (or SIGTERM) ends the run in good order, the second at once.
+/// The first Ctrl-C (or SIGTERM) ends the run in good order, a second Ctrl-C at once.
 fn listen_for_signals(crew: &Crew) -> Result<(), Failed> {
     let set_up = |e: std::io::Error| Failed::CannotRun(format!("cannot listen for signals: {e}"));
     let asked = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&asked)).map_err(set_up)?;
-        signal_hook::flag::register(signal, Arc::clone(&asked)).map_err(set_up)?;
-    }
+    // Only a person asks twice: `timeout` sends its SIGTERM to the process and to its group.
+    signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&asked)).map_err(set_up)?;
+    signal_hook::flag::register(SIGINT, asked).map_err(set_up)?;
     let stopper = crew.stopper();
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(set_up)?;
     thread::Builder::new()

@@ -4,6 +4,7 @@ mod cli;
 mod conduct;
 mod doctor;
 mod hold;
+mod live;
 mod outputs;
 mod progress;
 mod reach;
@@ -64,8 +65,11 @@ fn run(command: &Command) -> Result<u8, Failed> {
         }
         Command::Worker => {
             let link = Link::stdio().map_err(worker::WorkerError::from)?;
-            worker::run(link)?;
-            Ok(0)
+            match worker::run(link) {
+                // The coordinator is gone: there is nobody left to tell.
+                Err(worker::WorkerError::Link(_)) => Ok(1),
+                other => Ok(other.map(|()| 0)?),
+            }
         }
         Command::NodeProcess => {
             node::run_child()?;

@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 
 use model::Counters;
+use model::observation::Observation;
 use model::result::{Moment, Stage};
 use model::units;
 
@@ -13,6 +14,12 @@ pub(crate) struct Progress<'a> {
     pub(crate) requested: u64,
     /// Until what is being done now is over, where that is known.
     pub(crate) left_seconds: Option<f64>,
+    /// What the probes saw before the first connection.
+    pub(crate) before: &'a Observation,
+    /// What they see now.
+    pub(crate) seen: &'a Observation,
+    /// Whether the user has stopped the run.
+    pub(crate) interrupted: bool,
 }
 
 /// Whoever watches a run. Called from the coordinator's loop; must not block.
@@ -61,21 +68,7 @@ impl Audience for Lines {
     }
 
     fn stage(&mut self, stage: &Stage) {
-        let outcome = match &stage.why_failed {
-            Some(why) => why.clone(),
-            None => format!(
-                "{} verified in {}",
-                units::count(stage.verified),
-                units::seconds(stage.verify_seconds)
-            ),
-        };
-        self.say(&format!(
-            "{:>7.1} s  stage of {}: {} established in {}; {outcome}",
-            stage.t_seconds + stage.seconds + stage.verify_seconds + stage.idle.map_or(0.0, |i| i.seconds),
-            units::count(stage.connections),
-            units::count(stage.established),
-            units::seconds(stage.seconds),
-        ));
+        self.say(&stage_line(stage));
     }
 
     fn say(&mut self, line: &str) {
@@ -83,6 +76,23 @@ impl Audience for Lines {
     }
 
     fn end(&mut self) {}
+}
+
+/// What is to be said of a finished stage.
+pub(crate) fn stage_line(stage: &Stage) -> String {
+    let outcome = match &stage.why_failed {
+        Some(why) => why.clone(),
+        None => {
+            format!("{} verified in {}", units::count(stage.verified), units::seconds(stage.verify_seconds))
+        }
+    };
+    format!(
+        "{:>7.1} s  stage of {}: {} established in {}; {outcome}",
+        stage.t_seconds + stage.seconds + stage.verify_seconds + stage.idle.map_or(0.0, |i| i.seconds),
+        units::count(stage.connections),
+        units::count(stage.established),
+        units::seconds(stage.seconds),
+    )
 }
 
 fn line(progress: &Progress<'_>) -> String {

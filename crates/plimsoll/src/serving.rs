@@ -28,6 +28,10 @@ const NODE_DESCRIPTORS: u64 = 32;
 
 /// `plimsoll serve`.
 pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failed> {
+    if args.beside {
+        // However the run ends, its node ends with it.
+        let _ = rustix::process::set_parent_process_death_signal(Some(Signal::TERM));
+    }
     let urls: Vec<String> =
         if args.urls.is_empty() { DEFAULTS.map(str::to_owned).to_vec() } else { args.urls.clone() };
     let mut targets = Vec::new();
@@ -135,7 +139,7 @@ impl Beside {
     /// Starts the node to serve `target` for so many connections; returns once it listens.
     pub(crate) fn start(target: &Target, connections: u64, heartbeat: Option<f64>) -> Result<Self, Failed> {
         let mut command = ourselves();
-        command.arg("serve").arg(target.to_string());
+        command.arg("serve").arg(target.to_string()).arg("--beside");
         command.arg("--processes").arg(processes_for(connections).to_string());
         if let Some(seconds) = heartbeat {
             command.arg("--heartbeat").arg(format!("{seconds}s"));

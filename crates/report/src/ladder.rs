@@ -32,7 +32,7 @@ pub(crate) fn is_pressing(status: Status) -> bool {
 /// The ceiling in connections: `28,232`, or empty where the limit is not counted in connections.
 pub(crate) fn ceiling(finding: &Finding) -> String {
     match finding.ceiling_connections {
-        Some(n) if n > OUT_OF_SIGHT => format!("> {}", units::count(OUT_OF_SIGHT)),
+        Some(n) if n > OUT_OF_SIGHT => "over 10^9".to_owned(),
         Some(n) => units::count(n),
         None => String::new(),
     }

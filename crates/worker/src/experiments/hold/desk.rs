@@ -139,6 +139,13 @@ impl Desk {
         Sample { counters, cpu_seconds, ..taken }
     }
 
+    /// Starts a verify pass, which speaks for every connection.
+    pub(crate) fn begin_pass(&mut self) {
+        self.pass = Pass::default();
+        self.unconfirmed = 0;
+        self.newest_unconfirmed = None;
+    }
+
     /// The connection that should make a round trip before more are opened, if enough wait for one.
     pub(crate) fn wants_pilot(&mut self, at: u64) -> Option<u32> {
         if self.pilot.is_some() || self.unconfirmed < at.max(1) {

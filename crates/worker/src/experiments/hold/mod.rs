@@ -23,8 +23,11 @@ const PULSE: Nanos = 50 * clock::MILLISECOND;
 const REPORT_EVERY: Nanos = 500 * clock::MILLISECOND;
 /// Connects between two looks at the sockets, so that answers never wait for long.
 const CONNECT_BATCH: u32 = 32;
-/// Round trips of a verify pass that are under way at a time.
-const VERIFY_WINDOW: u64 = 256;
+/// Round trips of a verify pass that are under way at a time, over all workers: enough to keep both ends busy,
+/// few enough that they measure the target and not each other.
+const VERIFY_WINDOW: u64 = 2_048;
+/// The same of one worker: what a turn of its loop takes in.
+const VERIFY_WINDOW_EACH: u64 = 256;
 
 /// Carries out one assignment.
 pub(crate) fn run(assignment: Assignment, link: &mut Link) -> Result<(), WorkerError> {
@@ -185,7 +188,7 @@ impl<D: Driver> Hold<D> {
                 self.doing = Doing::Opening;
             }
             Order::Verify => {
-                self.desk.pass = desk::Pass::default();
+                self.desk.begin_pass();
                 self.cursor = 0;
                 self.doing = Doing::Verifying;
             }
@@ -230,6 +233,12 @@ impl<D: Driver> Hold<D> {
     }
 
     fn open(&mut self, now: Nanos) {
+        // Asked for first: a full window is emptied by nothing but a pilot's return.
+        if self.to_open > 0
+            && let Some(index) = self.desk.wants_pilot(u64::from(self.assignment.window.max(1)) / 2)
+        {
+            self.ask(index, now);
+        }
         for _ in 0..CONNECT_BATCH {
             if self.to_open == 0 || !self.has_room() {
                 return;
@@ -243,9 +252,6 @@ impl<D: Driver> Hold<D> {
             };
             self.to_open -= 1;
             self.connect(intended);
-            if let Some(index) = self.desk.wants_pilot(u64::from(self.assignment.window.max(1)) / 2) {
-                self.ask(index, clock::now());
-            }
         }
     }
 
@@ -296,7 +302,9 @@ impl<D: Driver> Hold<D> {
         if self.doing != Doing::Verifying {
             return;
         }
-        while self.desk.pass.outstanding < VERIFY_WINDOW && self.cursor < self.reactor.places() {
+        let workers = u64::from(self.assignment.workers.max(1));
+        let window = (VERIFY_WINDOW / workers).clamp(1, VERIFY_WINDOW_EACH);
+        while self.desk.pass.outstanding < window && self.cursor < self.reactor.places() {
             let index = self.cursor;
             self.cursor += 1;
             if self.reactor.note(index).is_some_and(|n| n.is_ready()) {
