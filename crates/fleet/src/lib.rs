@@ -8,4 +8,4 @@ pub mod pipe;
 pub mod plan;
 
 pub use message::{Assignment, Order, PortShare, Report};
-pub use pipe::{Crew, Event, Link};
+pub use pipe::{Crew, Event, Link, Stopper};

@@ -100,11 +100,11 @@ pub fn write<T: Serialize>(to: &mut impl Write, message: &T) -> io::Result<()> {
     to.flush()
 }
 
-/// Reads one message; `None` at the end of the stream.
+/// Reads one frame, for [`decode`]; `None` at the end of the stream.
 ///
 /// # Errors
-/// What the pipe says, and `InvalidData` for another version or a broken frame.
-pub fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
+/// What the pipe says, and `InvalidData` for a length that no frame has.
+pub fn read_frame(from: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut length = [0; 4];
     match from.read_exact(&mut length) {
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -116,7 +116,7 @@ pub fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> 
     }
     let mut frame = vec![0; length as usize];
     from.read_exact(&mut frame)?;
-    decode(&frame).map(Some)
+    Ok(Some(frame))
 }
 
 /// Reads the part of a frame that follows its length.
@@ -145,15 +145,16 @@ mod tests {
         write(&mut pipe, &Report::Sample(Box::new(sample.clone()))).unwrap();
         write(&mut pipe, &Report::Opened).unwrap();
         let mut from = pipe.as_slice();
-        assert_eq!(read::<Report>(&mut from).unwrap(), Some(Report::Sample(Box::new(sample))));
-        assert_eq!(read::<Report>(&mut from).unwrap(), Some(Report::Opened));
-        assert_eq!(read::<Report>(&mut from).unwrap(), None);
+        let mut next = || read_frame(&mut from).unwrap().map(|frame| decode::<Report>(&frame).unwrap());
+        assert_eq!(next(), Some(Report::Sample(Box::new(sample))));
+        assert_eq!(next(), Some(Report::Opened));
+        assert_eq!(next(), None);
     }
 
     #[test]
     fn another_version_and_broken_frames_are_told() {
         assert!(decode::<Report>(&[9, 0]).unwrap_err().to_string().contains("version 9"));
         assert!(decode::<Report>(&[VERSION, 200, 200]).is_err());
-        assert!(read::<Report>(&mut [255u8, 255, 255, 255].as_slice()).is_err());
+        assert!(read_frame(&mut [255u8, 255, 255, 255].as_slice()).is_err());
     }
 }

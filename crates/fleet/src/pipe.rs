@@ -22,6 +22,24 @@ pub enum Event {
     Stop,
 }
 
+/// What travels from a worker's thread to the coordinator. Reports wait as they came: decoded, their histograms take
+/// a hundred times the room, and a busy coordinator may be behind by many.
+enum News {
+    Frame(u32, Vec<u8>),
+    Gone(u32, String),
+    Stop,
+}
+
+/// A way to ask the coordinator to stop, from another thread.
+pub struct Stopper(Sender<News>);
+
+impl Stopper {
+    /// Puts [`Event::Stop`] into the stream of events.
+    pub fn stop(&self) {
+        let _ = self.0.send(News::Stop);
+    }
+}
+
 struct Member {
     child: Child,
     /// `None`: it died, or was told to drain.
@@ -31,8 +49,8 @@ struct Member {
 /// The workers as the coordinator has them.
 pub struct Crew {
     members: Vec<Member>,
-    events: Receiver<Event>,
-    sender: Sender<Event>,
+    news: Receiver<News>,
+    sender: Sender<News>,
 }
 
 impl Crew {
@@ -41,8 +59,8 @@ impl Crew {
     /// # Errors
     /// What starting a process says.
     pub fn start(count: u32, mut make: impl FnMut() -> Command) -> io::Result<Self> {
-        let (sender, events) = mpsc::channel();
-        let mut crew = Self { members: Vec::new(), events, sender };
+        let (sender, news) = mpsc::channel();
+        let mut crew = Self { members: Vec::new(), news, sender };
         for index in 0..count {
             let mut child = make().stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
             let orders = child.stdin.take();
@@ -52,9 +70,9 @@ impl Crew {
                     move || {
                         let mut from = BufReader::new(output);
                         let end = loop {
-                            match message::read::<Report>(&mut from) {
-                                Ok(Some(report)) => {
-                                    if sender.send(Event::Report(index, report)).is_err() {
+                            match message::read_frame(&mut from) {
+                                Ok(Some(frame)) => {
+                                    if sender.send(News::Frame(index, frame)).is_err() {
                                         return;
                                     }
                                 }
@@ -62,7 +80,7 @@ impl Crew {
                                 Err(error) => break error.to_string(),
                             }
                         };
-                        let _ = sender.send(Event::Gone(index, end));
+                        let _ = sender.send(News::Gone(index, end));
                     },
                 )?;
             }
@@ -93,15 +111,19 @@ impl Crew {
     }
 
     /// A way to put [`Event::Stop`] into the stream of events from another thread.
-    pub fn stopper(&self) -> Sender<Event> {
-        self.sender.clone()
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.sender.clone())
     }
 
     /// The next event, if one comes in time.
     pub fn next(&mut self, timeout: Duration) -> Option<Event> {
-        match self.events.recv_timeout(timeout) {
-            Ok(Event::Gone(index, words)) => Some(Event::Gone(index, self.how_it_ended(index, words))),
-            Ok(event) => Some(event),
+        match self.news.recv_timeout(timeout) {
+            Ok(News::Frame(index, frame)) => Some(match message::decode(&frame) {
+                Ok(report) => Event::Report(index, report),
+                Err(error) => Event::Report(index, Report::Failed(error.to_string())),
+            }),
+            Ok(News::Gone(index, words)) => Some(Event::Gone(index, self.how_it_ended(index, words))),
+            Ok(News::Stop) => Some(Event::Stop),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
         }
     }

@@ -142,41 +142,35 @@ pub fn plan(spec: &Spec, means: &Means<'_>) -> Result<Plan, Vec<Shortfall>> {
         }
         None => needed.max(u64::from(means.cpus.max(1)).min(connections.div_ceil(WORTH_A_WORKER))).max(1),
     };
-    let sources = share_sources(connections, workers, spec, means, &mut short);
+    let per_source = per_source(means);
+    let available = sources_available(means);
+    if connections.div_ceil(per_source) > available {
+        short.push(no_room_for_ports(connections, per_source, available, spec, means));
+    }
     check_host(connections, spec, means, &mut short);
+    // Dealt only once it is known to fit: the lists of what does not could fill this machine's memory by themselves.
     if !short.is_empty() {
         return Err(short);
     }
+    let (addresses, sources) = share_sources(connections, workers, means);
     let window = match means.backlog {
         Some((backlog, sockets)) => (backlog * sockets / 2).clamp(1, WIDEST_WINDOW),
         None => CAUTIOUS_WINDOW,
     };
-    let (addresses, sources) = sources;
     Ok(Plan {
         connections,
         workers: workers as u32,
         sources,
         window: (window / workers).clamp(1, 256) as u32,
-        connections_per_source: per_source(means),
+        connections_per_source: per_source,
         addresses,
     })
 }
 
 /// Deals sources and ports: every worker has a slice of the ports of every source that is its alone.
-fn share_sources(
-    connections: u64,
-    workers: u64,
-    spec: &Spec,
-    means: &Means<'_>,
-    short: &mut Vec<Shortfall>,
-) -> (Vec<IpAddr>, Vec<Vec<PortShare>>) {
+fn share_sources(connections: u64, workers: u64, means: &Means<'_>) -> (Vec<IpAddr>, Vec<Vec<PortShare>>) {
     let per_source = per_source(means);
     let needed = connections.div_ceil(per_source).max(1);
-    let available = sources_available(means);
-    if needed > available {
-        short.push(no_room_for_ports(connections, per_source, available, spec, means));
-        return (Vec::new(), Vec::new());
-    }
     let addresses: Vec<IpAddr> = match &means.sources {
         Sources::These(list) if means.sources_given => list.clone(),
         // One address is enough: no bind() at all.

@@ -1,6 +1,7 @@
 //! Which certificate does the node show? A given one, or one that it signs itself on first start.
 
 use std::fs;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,33 +37,47 @@ pub fn load(chain: &Path, key: &Path) -> Result<Certificate, NodeError> {
     Ok(certificate)
 }
 
+/// The public part of the node's own certificate, for `--ca`.
+pub const CA_FILE: &str = "node-cert.pem";
+
 /// Gives the node's own certificate from `directory`, signing it there first if there is none.
+///
+/// Nodes that start together agree on one: chain and key stand in one file, which comes into being whole and once.
 ///
 /// # Errors
 /// If the directory cannot be written.
 pub fn self_signed(directory: &Path) -> Result<Certificate, NodeError> {
-    let (chain, key) = (directory.join("node-cert.pem"), directory.join("node-key.pem"));
-    if chain.exists() && key.exists() {
-        return load(&chain, &key);
+    let whole = directory.join("node.pem");
+    let failed =
+        |path: &Path, e: &dyn std::fmt::Display| NodeError::Certificate(format!("{}: {e}", path.display()));
+    if !whole.exists() {
+        fs::create_dir_all(directory).map_err(|e| failed(directory, &e))?;
+        let names = NAMES.map(str::to_owned).to_vec();
+        let signed =
+            rcgen::generate_simple_self_signed(names).map_err(|e| NodeError::Certificate(e.to_string()))?;
+        let text = format!("{}{}", signed.cert.pem(), signed.signing_key.serialize_pem());
+        let mut draft = tempfile::NamedTempFile::new_in(directory).map_err(|e| failed(directory, &e))?;
+        draft.write_all(text.as_bytes()).map_err(|e| failed(draft.path(), &e))?;
+        match draft.persist_noclobber(&whole) {
+            Ok(_) => {}
+            // Another node was quicker: its certificate is everyone's.
+            Err(e) if e.error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(failed(&whole, &e.error)),
+        }
     }
-    let names = NAMES.map(str::to_owned).to_vec();
-    let signed =
-        rcgen::generate_simple_self_signed(names).map_err(|e| NodeError::Certificate(e.to_string()))?;
+    let text = fs::read_to_string(&whole).map_err(|e| failed(&whole, &e))?;
+    let key_at = text
+        .find("-----BEGIN PRIVATE KEY-----")
+        .ok_or_else(|| failed(&whole, &"it holds no key; remove it, and a new one is signed"))?;
     let certificate =
-        Certificate { chain_pem: signed.cert.pem(), key_pem: signed.signing_key.serialize_pem() };
-    let write = |path: &Path, text: &str| {
-        fs::write(path, text).map_err(|e| NodeError::Certificate(format!("{}: {e}", path.display())))
-    };
-    fs::create_dir_all(directory)
-        .map_err(|e| NodeError::Certificate(format!("{}: {e}", directory.display())))?;
-    write(&key, &certificate.key_pem)?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        fs::set_permissions(&key, fs::Permissions::from_mode(0o600))
-            .map_err(|e| NodeError::Certificate(format!("{}: {e}", key.display())))?;
+        Certificate { chain_pem: text[..key_at].to_owned(), key_pem: text[key_at..].to_owned() };
+    certificate.server_config()?;
+    let public = directory.join(CA_FILE);
+    if fs::read_to_string(&public).ok().as_ref() != Some(&certificate.chain_pem) {
+        let mut draft = tempfile::NamedTempFile::new_in(directory).map_err(|e| failed(directory, &e))?;
+        draft.write_all(certificate.chain_pem.as_bytes()).map_err(|e| failed(draft.path(), &e))?;
+        draft.persist(&public).map_err(|e| failed(&public, &e.error))?;
     }
-    write(&chain, &certificate.chain_pem)?;
     Ok(certificate)
 }
 

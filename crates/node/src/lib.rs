@@ -14,7 +14,7 @@ use model::Scheme;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub use certificate::{Certificate, load, self_signed};
+pub use certificate::{CA_FILE, Certificate, load, self_signed};
 pub use process::run_child;
 pub use supervisor::run;
 

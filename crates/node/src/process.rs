@@ -23,6 +23,8 @@ use crate::{Config, NodeError};
 const HALFWAY: Nanos = 30 * clock::SECOND;
 /// Bytes that may wait for a client that does not read.
 const UNSENT_LIMIT: usize = 4 * 1024 * 1024;
+/// What the allocator adds to each allocation: ballast is what a session takes in all.
+const ALLOCATOR_HEADER: u64 = 8;
 /// How often connections are looked through for those that are idle or halfway for too long.
 const LOOK_EVERY: Nanos = clock::SECOND;
 
@@ -197,7 +199,7 @@ impl Owner<Service, Note> for Keeper<'_> {
             }
         }
         self.add(Count::Live, 1);
-        let bytes = self.config.ballast_bytes as usize;
+        let bytes = self.config.ballast_bytes.saturating_sub(ALLOCATOR_HEADER) as usize;
         let note = Note {
             heard: (now / clock::SECOND) as u32,
             // Written, not zeroed: untouched pages would cost nothing.

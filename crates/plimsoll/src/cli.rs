@@ -213,7 +213,16 @@ pub(crate) struct ServeArgs {
     pub(crate) beside: bool,
 }
 
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  plimsoll doctor -c 200k                                 this machine as a client
+  plimsoll doctor -c 50k http://127.0.0.1:8080/           and the server that listens there
+  plimsoll doctor -c 100k tcp://10.0.0.5:7000 --source 10.0.0.10-10.0.0.14
+
+Exit code 3 if something would stop below N, else 0.";
+
 #[derive(Debug, Args)]
+#[command(after_help = DOCTOR_EXAMPLES)]
 pub(crate) struct DoctorArgs {
     /// The server that would be tested; if it runs on this machine, its limits are read too
     pub(crate) url: Option<String>,
@@ -231,7 +240,14 @@ pub(crate) struct DoctorArgs {
     pub(crate) pid: Option<u32>,
 }
 
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  plimsoll hold tcp://127.0.0.1:7000 --serve -c 10k --json run.json
+  plimsoll report run.json                                the text again, by today's rules
+  plimsoll report run.json --html report.html --markdown summary.md";
+
 #[derive(Debug, Args)]
+#[command(after_help = REPORT_EXAMPLES)]
 pub(crate) struct ReportArgs {
     /// A result that `--json` wrote; `-`: standard input
     pub(crate) file: PathBuf,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use fleet::plan::{self, Sources};
 use model::result::RunResult;
-use model::{Spec, Target};
+use model::{Spec, Target, units};
 use observe::{Observer, Root};
 
 use crate::cli::DoctorArgs;
@@ -30,6 +30,9 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8, Failed> {
     let find = finder(args.pid, None, None, &addresses);
     let mut observer = Observer::new(Root::host(), std::process::id(), find).listening_at(addresses.clone());
     let mut result = RunResult::new("doctor", spec(target, args));
+    if args.url.is_none() {
+        result.target.url = "URL".to_owned();
+    }
     result.host = observer.host();
     result.before = observer.observe();
     result.target.addresses = addresses.iter().map(ToString::to_string).collect();
@@ -42,6 +45,10 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8, Failed> {
     };
     result.settings = with_plan(&settings, &means, &used);
     let shortfalls = plan::plan(&result.spec, &means).err().unwrap_or_default();
+    if args.url.is_none() {
+        result.settings.target_hidden =
+            Some("no server was named; give its URL to see its limits too".to_owned());
+    }
     result.limits = limits::doctor(&result);
     print(&result, &shortfalls, args.url.is_some());
     let stops = result.limits.iter().any(|f| f.ceiling_connections.is_some_and(|c| c < args.connections));
@@ -51,6 +58,12 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8, Failed> {
 #[expect(clippy::print_stdout, reason = "the answer goes to standard output")]
 fn print(result: &RunResult, shortfalls: &[plan::Shortfall], with_target: bool) {
     print!("{}", report::terminal::ladder_alone(result, terminal_style()));
+    let fits =
+        result.limits.iter().all(|f| f.ceiling_connections.is_none_or(|c| c >= result.spec.connections));
+    if fits && shortfalls.is_empty() {
+        let n = units::count(result.spec.connections);
+        println!("\n{n} connections fit, as far as settings tell; hold them to be sure.");
+    }
     if !shortfalls.is_empty() {
         println!("\nThe generator on this machine:");
         for short in shortfalls {

@@ -8,7 +8,7 @@ use std::thread;
 
 use analysis::threshold;
 use fleet::plan::{self, Means, Sources};
-use fleet::{Assignment, Crew, Event, Order};
+use fleet::{Assignment, Crew, Order};
 use model::observation::{Observation, Settings};
 use model::result::{RunResult, WorkerSeen};
 use model::{FailureKind, Phase, Spec, Target};
@@ -251,7 +251,7 @@ fn listen_for_signals(crew: &Crew) -> Result<(), Failed> {
         .name("signals".to_owned())
         .spawn(move || {
             if signals.forever().next().is_some() {
-                let _ = stopper.send(Event::Stop);
+                stopper.stop();
             }
         })
         .map_err(set_up)?;

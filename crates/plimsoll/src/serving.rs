@@ -87,7 +87,7 @@ fn announce(targets: &[Target], processes: u32, own_certificate: bool) {
     }
     text += &format!("{processes} process{}; Ctrl-C ends it\n", if processes == 1 { "" } else { "es" });
     if own_certificate {
-        text += &format!("certificate: --ca {}\n", state_directory().join("node-cert.pem").display());
+        text += &format!("certificate: --ca {}\n", state_directory().join(node::CA_FILE).display());
     }
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

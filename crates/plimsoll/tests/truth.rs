@@ -147,8 +147,9 @@ fn a_generator_that_a_cpu_quota_starves_says_so_and_is_not_trusted() {
     let gate = directory.path().join("gate");
     let mut command = Command::new("sh");
     command.args(["-c", "while [ ! -e \"$1\" ]; do sleep 0.01; done; shift; exec \"$@\"", "gate"]);
-    command.arg(&gate).arg(PLIMSOLL).args(["hold", &node.url(), "-c", "2000", "--stages", "3"]);
-    command.args(["--hold", "3s", "--heartbeat", "100ms", "--quiet", "--json"]);
+    command.arg(&gate).arg(PLIMSOLL).args(["hold", &node.url(), "-c", "4000", "--stages", "3"]);
+    // few heartbeats: it is to be starved while it opens and verifies, and still to come to an end
+    command.args(["--hold", "0s", "--heartbeat", "5s", "--quiet", "--json"]);
     command.arg(directory.path().join("result.json"));
     let going = start_command(directory, command);
     group.add(going.running.pid()).unwrap();

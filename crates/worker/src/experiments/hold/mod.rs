@@ -21,8 +21,13 @@ use desk::{Desk, Note};
 const PULSE: Nanos = 50 * clock::MILLISECOND;
 /// How often counters and latencies are reported.
 const REPORT_EVERY: Nanos = 500 * clock::MILLISECOND;
+/// A turn of the loop that took longer than this was the generator's own stall: only so much of it counts
+/// against a connection's patience, as its answer may have waited here, unread.
+const ATTENTION: Nanos = 100 * clock::MILLISECOND;
 /// Connects between two looks at the sockets, so that answers never wait for long.
 const CONNECT_BATCH: u32 = 32;
+/// Ticks of heartbeats that are sent between two looks at the sockets.
+const BEAT_BATCH: u32 = 32;
 /// Round trips of a verify pass that are under way at a time, over all workers: enough to keep both ends busy,
 /// few enough that they measure the target and not each other.
 const VERIFY_WINDOW: u64 = 2_048;
@@ -66,6 +71,7 @@ enum Doing {
 struct Due {
     index: u32,
     tenancy: u32,
+    /// By the attentive clock.
     at: Nanos,
 }
 
@@ -87,6 +93,10 @@ struct Hold<D: Driver> {
     pulse: Schedule,
     report_at: Nanos,
     patience: Nanos,
+    /// The time that the loop has been attentive: the clock by which connections are given up.
+    attentive: Nanos,
+    began: Nanos,
+    turned_at: Nanos,
     /// How long a connection may take to prove itself by hearing something, where it cannot be asked.
     hearing_patience: Nanos,
     establishing: VecDeque<Due>,
@@ -125,6 +135,9 @@ impl<D: Driver> Hold<D> {
             pulse: Schedule::new(now, PULSE as f64),
             report_at: now + REPORT_EVERY,
             patience,
+            attentive: 0,
+            began: now,
+            turned_at: now,
             hearing_patience: patience + interval.unwrap_or(0),
             establishing: VecDeque::new(),
             asked: VecDeque::new(),
@@ -137,6 +150,8 @@ impl<D: Driver> Hold<D> {
     fn obey(&mut self, link: &mut Link) -> Result<(), WorkerError> {
         loop {
             let now = clock::now();
+            self.attentive += (now - self.turned_at).min(ATTENTION);
+            self.turned_at = now;
             while let Some((_, due)) = self.pulse.take(now) {
                 self.desk.sample.lag.record(now - due);
             }
@@ -194,7 +209,7 @@ impl<D: Driver> Hold<D> {
             }
             Order::Quiet => {
                 self.walk = None;
-                self.doing = Doing::Quieting { deadline: now + self.patience };
+                self.doing = Doing::Quieting { deadline: self.attentive + self.patience };
             }
             Order::Drain => return false,
         }
@@ -268,7 +283,7 @@ impl<D: Driver> Hold<D> {
                 Ok(index) => {
                     self.desk.sample.counters.establishing += 1;
                     let tenancy = self.reactor.tenancy(index);
-                    self.establishing.push_back(Due { index, tenancy, at: intended + self.patience });
+                    self.establishing.push_back(Due { index, tenancy, at: self.attentive + self.patience });
                     return;
                 }
                 Err(errno) => {
@@ -289,11 +304,12 @@ impl<D: Driver> Hold<D> {
             note.ask(now);
             let tenancy = self.reactor.tenancy(index);
             self.desk.pass.outstanding += 1;
-            self.asked.push_back(Due { index, tenancy, at: now + self.patience });
+            self.asked.push_back(Due { index, tenancy, at: self.attentive + self.patience });
             self.reactor.cue(index, Cue::Ask, &mut self.desk, now);
             if self.desk.pass.cannot_ask {
                 self.desk.pass.cannot_ask = false;
-                self.listening.push_back(Due { index, tenancy, at: now + self.hearing_patience });
+                let at = self.attentive + self.hearing_patience;
+                self.listening.push_back(Due { index, tenancy, at });
             }
         }
     }
@@ -315,13 +331,17 @@ impl<D: Driver> Hold<D> {
 
     fn beat(&mut self, now: Nanos) {
         let Some(walk) = &mut self.walk else { return };
-        while let Some((first, stride, due)) = walk.take(now) {
+        // Since the run began, the generator was not attentive for this long: none of it is a target's silence.
+        let stalled = now.saturating_sub(self.began + self.attentive);
+        // A generator that cannot keep up sends its beats late; it must not come to nothing else.
+        for _ in 0..BEAT_BATCH {
+            let Some((first, stride, due)) = walk.take(now) else { break };
             for index in (first..self.reactor.places()).step_by(stride) {
                 let Some(note) = self.reactor.note(index) else { continue };
                 if !self.desk.beat_is_due(note, due) {
                     continue;
                 }
-                if note.is_silent(due, self.patience) {
+                if note.is_silent(due, self.patience + stalled) {
                     let waited = clock::to_seconds(due.saturating_sub(note.oldest_beat()));
                     let text = format!("no answer to a heartbeat for {waited:.1} s");
                     self.reactor.fail(index, Failure::new(FailureKind::Silent, text), &mut self.desk, now);
@@ -346,7 +366,7 @@ impl<D: Driver> Hold<D> {
                     continue;
                 }
             };
-            if at > now {
+            if at > self.attentive {
                 break;
             }
             self.establishing.pop_front();
@@ -364,7 +384,7 @@ impl<D: Driver> Hold<D> {
                     Some(note) => note.is_listening(),
                     None => false,
                 };
-                if still && at > now {
+                if still && at > self.attentive {
                     break;
                 }
                 queue.pop_front();
@@ -391,7 +411,7 @@ impl<D: Driver> Hold<D> {
                 if self.desk.beats_out == 0 {
                     return true;
                 }
-                if now < deadline {
+                if self.attentive < deadline {
                     return false;
                 }
                 for index in 0..self.reactor.places() {
