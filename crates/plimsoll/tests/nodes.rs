@@ -54,7 +54,7 @@ fn nodes_that_start_at_once_on_a_fresh_machine_agree_on_one_certificate() {
         for ended in held {
             assert_eq!(ended.result().connections.verified, 1, "round {round}: {}", ended.said());
         }
-        let key = fs::metadata(state.path().join("plimsoll/node-key.pem")).unwrap();
+        let key = fs::metadata(state.path().join("plimsoll/node.pem")).unwrap();
         assert_eq!(key.permissions().mode() & 0o077, 0, "the key is nobody else's");
     }
 }

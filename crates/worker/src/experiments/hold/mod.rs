@@ -30,7 +30,7 @@ const CONNECT_BATCH: u32 = 32;
 const BEAT_BATCH: u32 = 32;
 /// Round trips of a verify pass that are under way at a time, over all workers: enough to keep both ends busy,
 /// few enough that they measure the target and not each other.
-const VERIFY_WINDOW: u64 = 2_048;
+const VERIFY_WINDOW: u64 = 4_096;
 /// The same of one worker: what a turn of its loop takes in.
 const VERIFY_WINDOW_EACH: u64 = 256;
 
