@@ -6,6 +6,7 @@ interleaved runs, as whatever else the machine does can only make a run slower.
 """
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -40,8 +41,12 @@ def floor(connections, mode="tcp"):
     return json.loads(done.stdout)
 
 
+# each run has a port of its own: none meets the TIME-WAITs of the one before
+ports = itertools.count(PORT)
+
+
 def hold(scheme, connections, *flags, codes=(0,)):
-    url = f"{scheme}://127.0.0.1:{PORT}{URLS[scheme]}"
+    url = f"{scheme}://127.0.0.1:{next(ports)}{URLS[scheme]}"
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "result.json")
         command = [f"{TARGET}/release/plimsoll", "hold", url, "--serve", "-c", str(connections), *flags]

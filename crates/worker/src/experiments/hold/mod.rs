@@ -26,6 +26,9 @@ const REPORT_EVERY: Nanos = 500 * clock::MILLISECOND;
 const ATTENTION: Nanos = 100 * clock::MILLISECOND;
 /// Connects between two looks at the sockets, so that answers never wait for long.
 const CONNECT_BATCH: u32 = 32;
+/// On loopback, a port in TIME-WAIT may be used again after a second (`net.ipv4.tcp_tw_reuse` is 2, its stamp is
+/// in whole seconds).
+const TIME_WAIT_REST: Nanos = 2_100 * clock::MILLISECOND;
 /// Ticks of heartbeats that are sent between two looks at the sockets.
 const BEAT_BATCH: u32 = 32;
 /// Round trips of a verify pass that are under way at a time, over all workers: enough to keep both ends busy,
@@ -81,8 +84,10 @@ struct Hold<D: Driver> {
     assignment: Assignment,
     tls: Option<ClientTls>,
     sources: Sources,
-    /// Set once a whole round of sources was refused: no further attempt would find a port.
+    /// Set once a whole round of sources was refused, twice: no further attempt would find a port.
     ports_exhausted: bool,
+    /// After the first refused round, until when no port is asked for (0: none was refused yet).
+    ports_rest_until: Nanos,
     doing: Doing,
     /// Connections still to be started.
     to_open: u64,
@@ -127,6 +132,7 @@ impl<D: Driver> Hold<D> {
             tls,
             sources: Sources::new(assignment.sources.clone(), now >> 10),
             ports_exhausted: false,
+            ports_rest_until: 0,
             doing: Doing::Nothing,
             to_open: 0,
             next_address: assignment.index as usize,
@@ -220,6 +226,7 @@ impl<D: Driver> Hold<D> {
         let held = self.desk.sample.counters.ready;
         self.to_open = share.saturating_sub(held);
         self.ports_exhausted = false;
+        self.ports_rest_until = 0;
         if self.to_open > 0 {
             let workers = f64::from(self.assignment.workers.max(1));
             self.connects = self.assignment.spec.rate_per_second.map(|rate| {
@@ -255,7 +262,7 @@ impl<D: Driver> Hold<D> {
             self.ask(index, now);
         }
         for _ in 0..CONNECT_BATCH {
-            if self.to_open == 0 || !self.has_room() {
+            if self.to_open == 0 || !self.has_room() || now < self.ports_rest_until {
                 return;
             }
             let intended = match &mut self.connects {
@@ -294,7 +301,16 @@ impl<D: Driver> Hold<D> {
                 }
             }
         }
-        self.ports_exhausted |= error == rustix::io::Errno::ADDRNOTAVAIL;
+        if error == rustix::io::Errno::ADDRNOTAVAIL {
+            if self.ports_rest_until == 0 {
+                // Perhaps another run has just ended: its ports can be used again soon.
+                self.ports_rest_until = clock::now() + TIME_WAIT_REST;
+                self.desk.sample.counters.attempted -= 1;
+                self.to_open += 1;
+                return;
+            }
+            self.ports_exhausted = true;
+        }
         self.desk.sample.counters.failed.add(&socket::failure(error));
     }
 
@@ -432,7 +448,7 @@ impl<D: Driver> Hold<D> {
             until = until.min(walk.due());
         }
         if self.to_open > 0 && self.has_room() {
-            until = until.min(self.connects.as_ref().map_or(now, Schedule::due));
+            until = until.min(self.connects.as_ref().map_or(now, Schedule::due).max(self.ports_rest_until));
         }
         until
     }
