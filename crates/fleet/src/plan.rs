@@ -72,8 +72,6 @@ pub struct Plan {
     pub sources: Vec<Vec<PortShare>>,
     /// Connections that may wait for the server's first word, per worker.
     pub window: u32,
-    /// Ports that one source address has for the target.
-    pub connections_per_source: u64,
     /// Source addresses in use; empty: one, unbound.
     pub addresses: Vec<IpAddr>,
 }
@@ -162,7 +160,6 @@ pub fn plan(spec: &Spec, means: &Means<'_>) -> Result<Plan, Vec<Shortfall>> {
         workers: workers as u32,
         sources,
         window: (window / workers).clamp(1, 256) as u32,
-        connections_per_source: per_source,
         addresses,
     })
 }

@@ -337,12 +337,15 @@ impl<'a> Conductor<'a> {
     fn take_report(&mut self, worker: u32, report: Report) {
         match report {
             Report::Sample(sample) => {
-                self.out.total.merge(&latencies_of(&sample));
-                self.stage.seen.merge(&latencies_of(&sample));
-                self.moment.seen.merge(&latencies_of(&sample));
+                // Counters run from the worker's start and are kept as they are; latencies are added up over time.
+                let mut sample = *sample;
+                let latest = &mut self.latest[worker as usize];
+                latest.counters = std::mem::take(&mut sample.counters);
+                latest.cpu_seconds = std::mem::take(&mut sample.cpu_seconds);
+                self.out.total.merge(&sample);
+                self.stage.seen.merge(&sample);
+                self.moment.seen.merge(&sample);
                 self.out.verify_latency.merge(&sample.verify);
-                self.latest[worker as usize].counters = sample.counters;
-                self.latest[worker as usize].cpu_seconds = sample.cpu_seconds;
             }
             Report::Failed(why) => self.lost_worker(worker, why),
             // Its end is no loss any more.
@@ -507,11 +510,6 @@ impl<'a> Conductor<'a> {
         let _ = self.wait_for_all("drain", |r| matches!(r, Report::Drained).then_some(0));
         self.out.total = total;
     }
-}
-
-/// A sample without its counters, which are not added up over time.
-fn latencies_of(sample: &Sample) -> Sample {
-    Sample { counters: Default::default(), cpu_seconds: 0.0, ..sample.clone() }
 }
 
 fn why_failed(
