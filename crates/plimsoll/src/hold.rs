@@ -39,10 +39,10 @@ pub(crate) fn hold(args: &HoldArgs) -> Result<u8, Failed> {
     let mut spec = spec_of(args, target)?;
     let sources = reach::sources(&spec.target, serving::first_address(&addresses)?, &spec.sources)
         .map_err(|e| Failed::Usage(e.to_string()))?;
-    let before_serving =
-        Observer::new(Root::host(), std::process::id(), Finder::Port(addresses.clone())).observe();
     if args.connections.is_none() {
-        spec.connections = most_that_memory_allows(&before_serving);
+        let find = Finder::Port(addresses.clone());
+        let seen = Observer::new(Root::host(), std::process::id(), find).observe();
+        spec.connections = most_that_memory_allows(&seen);
     }
     let ca_pem = trust(&spec)?;
     let beside = if spec.serve {
