@@ -49,7 +49,8 @@ setup-build:
 	@scripts/need.sh cc build-essential
 
 setup-test: setup-build
-	@scripts/need.sh chromium chromium python3 python3 nginx nginx-light redis-server redis-server
+	@scripts/need.sh chromium chromium python3 python3 nginx nginx-light redis-server redis-server haproxy haproxy \
+		redis-cli redis-tools unshare util-linux ip iproute2 nft nftables javac default-jdk-headless
 	@targets/asyncio-ws.sh install
 
 .PHONY: setup-lint-rust

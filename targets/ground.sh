@@ -1,5 +1,6 @@
 # shellcheck shell=bash
 # What every target's script stands on: where state lives, how packages come, how a server is started and stopped.
+# NOFILE is the soft limit of descriptors that a server starts with, instead of the hard one.
 # Sourced, not run. A target's script defines `install`, `launch PORT DIR` (which ends in exec) and `health PORT`.
 
 targets_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -49,7 +50,7 @@ start() {
     fi
     rm -rf "$dir"
     mkdir -p "$dir"
-    ulimit -n "$(ulimit -Hn)" || true
+    ulimit -S -n "${NOFILE:-$(ulimit -Hn)}" || true
     launch "$port" "$dir" >"$dir/log" 2>&1 </dev/null &
     pid=$!
     echo "$pid $(started_at $pid)" >"$dir/pid"

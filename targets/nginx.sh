@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# nginx with HTTP keep-alive, room for 8,192 connections per worker process.
+# nginx with HTTP keep-alive. WORKERS, WORKER_CONNECTIONS and KEEPALIVE_TIMEOUT are its own settings.
 # usage: nginx.sh start PORT | stop PORT | health PORT | install
 set -euo pipefail
 # shellcheck source=targets/ground.sh
@@ -17,16 +17,16 @@ $user
 daemon off;
 pid $dir/nginx.pid;
 error_log $dir/error.log;
-worker_processes 2;
+worker_processes ${WORKERS:-2};
 worker_rlimit_nofile 16384;
 events {
-    worker_connections 8192;
+    worker_connections ${WORKER_CONNECTIONS:-8192};
     multi_accept on;
 }
 http {
     access_log off;
     # an idle connection is held for an hour, and as many requests as anyone likes
-    keepalive_timeout 3600s;
+    keepalive_timeout ${KEEPALIVE_TIMEOUT:-3600s};
     keepalive_requests 1000000000;
     client_body_temp_path $dir/body;
     proxy_temp_path $dir/proxy;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use model::observation::HostReading;
 use model::result::{
-    Connections, Costs, Establish, Heartbeat, Host, Idle, Line, Purpose, Stage, TargetSeen, Verdict, Verify,
-    WorkerSeen,
+    Connections, Costs, CpuUse, Establish, Heartbeat, Host, Line, Purpose, Stage, TargetSeen, Verdict,
+    Verify, WorkerSeen,
 };
 use model::{Group, Latency, Observation, RunResult, Settings, Spec, Target};
 
@@ -50,23 +50,9 @@ fn observation(n: u64) -> Observation {
 /// A hold of `n` connections over `stages` stages against a target on the same host; all passed.
 pub(crate) fn run(n: u64, stages: u32) -> RunResult {
     let spec = Spec {
-        target: Target::parse("tcp://127.0.0.1:7000").unwrap(),
-        connections: n,
         stages,
-        rate_per_second: None,
-        heartbeat_seconds: Some(10.0),
-        hold_seconds: 30.0,
-        until_it_breaks: false,
-        objective_seconds: 1.0,
         patience_seconds: 5.0,
-        sources: vec![],
-        workers: None,
-        send: None,
-        expect: None,
-        ca: None,
-        insecure: false,
-        serve: false,
-        fail_if: vec![],
+        ..Spec::new(Target::parse("tcp://127.0.0.1:7000").unwrap(), n)
     };
     let staged = spec.stage_sizes().into_iter().enumerate().map(|(i, n)| stage(i, n)).collect();
     RunResult {
@@ -94,6 +80,7 @@ pub(crate) fn run(n: u64, stages: u32) -> RunResult {
         heartbeat: Heartbeat::default(),
         verify: Verify { latency: Some(latency(4.0)), ..Verify::default() },
         stages: staged,
+        storm: None,
         series: vec![],
         interrupted: false,
         cost: Costs::default(),
@@ -125,7 +112,8 @@ fn stage(index: usize, n: u64) -> Stage {
         host: host(n),
         tcp: model::observation::TcpCounters::default(),
         listener: None,
-        idle: Some(Idle {
+        establishing: None,
+        idle: Some(CpuUse {
             seconds: 1.0,
             target_cpu_seconds: Some(n as f64 * 1e-5),
             generator_cpu_seconds: Some(n as f64 * 2e-5),

@@ -5,11 +5,12 @@
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 
-use model::{Sample, Spec};
+use model::storm::Wave;
+use model::{RoundKind, Sample, Spec};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// The version of the vocabulary below; both ends must speak the same.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// The longest frame that is believed: histograms of one report stay far below it.
 const LONGEST: u32 = 16 * 1024 * 1024;
@@ -58,6 +59,17 @@ pub enum Order {
     },
     /// Make a round trip on every single connection.
     Verify,
+    /// Let this many connections over all workers come, as the spec has it for this round.
+    Wave {
+        /// The total.
+        total: u64,
+        /// Which round.
+        kind: RoundKind,
+        /// Its instant, in nanoseconds of `CLOCK_MONOTONIC`, a little ahead: all workers of a machine share that clock.
+        at: u64,
+    },
+    /// Drop every connection at once, without a good-bye.
+    Drop,
     /// Send no more heartbeats and wait for the answers that are due.
     Quiet,
     /// Close all connections and end.
@@ -67,7 +79,7 @@ pub enum Order {
 /// What a worker has to say.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Report {
-    /// It is ready for [`Order::Open`].
+    /// It is ready for [`Order::Open`] and [`Order::Wave`].
     Started,
     /// Counters and latencies.
     Sample(Box<Sample>),
@@ -78,6 +90,10 @@ pub enum Report {
         /// Connections of this worker whose round trip came back.
         verified: u64,
     },
+    /// Every connection of the last [`Order::Wave`] has made a round trip, or failed.
+    WaveOver(Box<Wave>),
+    /// Every connection is dropped.
+    Dropped,
     /// No answer is due any more.
     Quiet,
     /// All connections are closed; the worker ends.

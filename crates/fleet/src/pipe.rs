@@ -103,13 +103,6 @@ impl Crew {
         }
     }
 
-    /// Tells all workers.
-    pub fn tell_all(&mut self, order: &Order) {
-        for index in 0..self.members.len() as u32 {
-            self.tell(index, order);
-        }
-    }
-
     /// A way to put [`Event::Stop`] into the stream of events from another thread.
     pub fn stopper(&self) -> Stopper {
         Stopper(self.sender.clone())

@@ -78,8 +78,10 @@ pub struct Plan {
 
 /// Why it cannot fit, each with the line that would make it fit.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{what}\n  {remedy}")]
+#[error("{limit}: {what}\n  {remedy}")]
 pub struct Shortfall {
+    /// Which limit of the catalogue it is.
+    pub limit: &'static str,
     /// What is short, and by how much.
     pub what: String,
     /// The line that would make it fit.
@@ -127,6 +129,7 @@ pub fn plan(spec: &Spec, means: &Means<'_>) -> Result<Plan, Vec<Shortfall>> {
             let workers = u64::from(workers.max(1));
             if workers < needed {
                 short.push(Shortfall {
+                    limit: "client.nofile",
                     what: format!(
                         "{} connections over {workers} workers need {} descriptors each, but a process may have {}",
                         units::count(connections),
@@ -223,6 +226,7 @@ fn no_room_for_ports(
     let widen =
         if wider { "\n  sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"   # wider range" } else { "" };
     Shortfall {
+        limit: "client.ephemeral-ports",
         what: format!(
             "{} connections to {} need {} source addresses with {} ports each{cliff}, but {available} can be used",
             units::count(connections),
@@ -245,6 +249,7 @@ fn check_host(connections: u64, spec: &Spec, means: &Means<'_>, short: &mut Vec<
         // What grows until it breaks is meant to meet this limit.
         if connections > fits && !spec.until_it_breaks {
             short.push(Shortfall {
+                limit: "host.memory",
                 what: format!(
                     "{} connections need at least {} of memory ({} each in the kernel alone, {}), but {} is available",
                     units::count(connections),
@@ -265,6 +270,7 @@ fn check_host(connections: u64, spec: &Spec, means: &Means<'_>, short: &mut Vec<
         let needed = now + connections * ends + 1_000;
         if needed > most {
             short.push(Shortfall {
+                limit: "host.file-max",
                 what: format!(
                     "{} connections need {} open files on this host, but fs.file-max is {}",
                     units::count(connections),
@@ -340,25 +346,7 @@ mod tests {
     }
 
     fn spec(connections: u64) -> Spec {
-        Spec {
-            target: Target::parse("tcp://127.0.0.1:7000").unwrap(),
-            connections,
-            stages: 10,
-            rate_per_second: None,
-            heartbeat_seconds: Some(10.0),
-            hold_seconds: 30.0,
-            until_it_breaks: false,
-            objective_seconds: 1.0,
-            patience_seconds: 10.0,
-            sources: Vec::new(),
-            workers: None,
-            send: None,
-            expect: None,
-            ca: None,
-            insecure: false,
-            serve: false,
-            fail_if: Vec::new(),
-        }
+        Spec::new(Target::parse("tcp://127.0.0.1:7000").unwrap(), connections)
     }
 
     #[test]

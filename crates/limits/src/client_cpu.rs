@@ -5,7 +5,7 @@ use analysis::validity;
 use model::RunResult;
 use model::result::{Finding, Side, Status};
 
-use crate::{Limit, LimitFacts, evidence, verdict};
+use crate::{Limit, LimitFacts, cgroup, evidence, verdict};
 
 /// The generator's own processors.
 pub(crate) struct ClientCpu;
@@ -84,12 +84,9 @@ fn quota(run: &RunResult) -> Option<f64> {
 fn remedy(run: &RunResult) -> Vec<String> {
     let mut out = Vec::new();
     if quota(run).is_some() {
-        let group = run.before.generator.as_ref().and_then(|g| g.cgroup.as_ref()).map(|c| c.path.as_str());
-        let group = group.unwrap_or("/").trim_end_matches('/');
-        let micros = u64::from(run.host.cpus.max(1)) * 100_000;
-        out.push("# lift the CPU quota of the generator's cgroup; v2, then v1:".to_owned());
-        out.push(format!("echo '{micros} 100000' > /sys/fs/cgroup{group}/cpu.max"));
-        out.push(format!("echo {micros} > /sys/fs/cgroup/cpu{group}/cpu.cfs_quota_us"));
+        let group = run.before.generator.as_ref().and_then(|g| g.cgroup.as_ref());
+        out.push("# lift the CPU quota of the generator's cgroup:".to_owned());
+        out.extend(group.and_then(|group| cgroup::cpus(group, run.host.cpus.max(1))));
     }
     out.push("# open more slowly:".to_owned());
     out.push(format!(

@@ -1,6 +1,6 @@
 //! Does the generator run out of local ports?
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use model::result::{Finding, Side, Status};
 use model::{FailureKind, RunResult, units};
@@ -45,18 +45,27 @@ impl Limit for ClientEphemeralPorts {
     }
 }
 
-/// Ports of one source, times the sources that can be had (or that were named with `--source`). Destinations
-/// count only where no source is bound: the kernel then uses a port once for each of them.
+/// Ports of one source, times the pairs that there can be.
 fn ceiling(run: &RunResult) -> Option<u64> {
+    let per_source = Some(run.settings.connections_per_source).filter(|n| *n > 0)?;
+    Some(per_source.saturating_mul(pairs(run)))
+}
+
+/// Pairs of a source and a destination: as many as sources can be had (or were named with `--source`).
+/// Destinations count only where no source is bound: the kernel then uses a port once for each of them.
+pub(crate) fn pairs(run: &RunResult) -> u64 {
     let settings = &run.settings;
     let sources = if run.spec.sources.is_empty() {
         settings.sources_available.max(settings.sources.len() as u64)
     } else {
         settings.sources.len() as u64
     };
-    let destinations = if settings.sources.is_empty() { settings.destinations.max(1) } else { 1 };
-    let per_source = Some(settings.connections_per_source).filter(|n| *n > 0)?;
-    Some(per_source.saturating_mul(sources.max(1)).saturating_mul(destinations))
+    sources.max(1).saturating_mul(destinations(run))
+}
+
+/// Destinations that a source's ports can be used for again.
+pub(crate) fn destinations(run: &RunResult) -> u64 {
+    if run.settings.sources.is_empty() { run.settings.destinations.max(1) } else { 1 }
 }
 
 fn hit_summary(failed: u64) -> String {
@@ -100,7 +109,8 @@ fn read(run: &RunResult, failed: u64) -> Vec<String> {
     out
 }
 
-fn remedy(run: &RunResult) -> Vec<String> {
+/// More sources, or more ports for each.
+pub(crate) fn remedy(run: &RunResult) -> Vec<String> {
     let settings = &run.settings;
     let wanted = nice::lifted(evidence::asked(run));
     // What was not enough in this run must become more, whatever the arithmetic says.
@@ -113,8 +123,9 @@ fn remedy(run: &RunResult) -> Vec<String> {
         evidence::counted(sources, "source address", "source addresses"),
         units::count(settings.connections_per_source)
     )];
-    let loopback =
-        run.target.addresses.iter().filter_map(|a| a.parse::<IpAddr>().ok()).any(|a| a.is_loopback());
+    // Each with its port in a run of today, without it in a stored one.
+    let ip = |a: &String| a.parse().map(|a: SocketAddr| a.ip()).or_else(|_| a.parse::<IpAddr>()).ok();
+    let loopback = run.target.addresses.iter().filter_map(ip).any(|a| a.is_loopback());
     if loopback || (run.target.addresses.is_empty() && settings.same_host) {
         let first = Ipv4Addr::new(127, 0, 0, 2);
         let last = Ipv4Addr::from_bits(first.to_bits() + (sources - 1).min(16_000_000) as u32);

@@ -51,7 +51,7 @@ impl Limit for ClientNofile {
 }
 
 /// Connections that one worker's descriptors allow.
-fn per_worker(run: &RunResult) -> Option<u64> {
+pub(crate) fn per_worker(run: &RunResult) -> Option<u64> {
     let hard = run.settings.worker.nofile_hard.or(run.settings.worker.nofile_soft)?;
     Some(hard.saturating_sub(run.settings.worker_base_descriptors))
 }
@@ -98,12 +98,18 @@ fn read(run: &RunResult, failed: u64) -> Vec<String> {
     out
 }
 
+/// The limit that each worker needs for what is asked, if there are no more of them than now.
+pub(crate) fn wanted(run: &RunResult) -> u64 {
+    let driving = run.spec.workers.map_or(run.workers.len() as u64, u64::from).max(1);
+    let now = run.settings.worker.nofile_hard.unwrap_or(0);
+    let share = nice::lifted(evidence::asked(run)).div_ceil(driving);
+    nice::up(share + run.settings.worker_base_descriptors).max(now)
+}
+
 fn remedy(run: &RunResult, each: Option<u64>) -> Vec<String> {
     let wanted = nice::lifted(evidence::asked(run));
     let workers = wanted.div_ceil(each.unwrap_or(1_000).max(1)).max(1);
-    let driving = run.spec.workers.map_or(run.workers.len() as u64, u64::from).max(1);
-    let now = run.settings.worker.nofile_hard.unwrap_or(0);
-    let limit = nice::up(wanted.div_ceil(driving) + run.settings.worker_base_descriptors).max(now);
+    let limit = self::wanted(run);
     let mut out = vec![
         format!("plimsoll hold {} -c {wanted} --workers {workers}", run.target.url),
         "# or a higher limit for the user who runs plimsoll, in /etc/security/limits.d/plimsoll.conf:"

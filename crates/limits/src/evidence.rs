@@ -1,8 +1,11 @@
 //! What does a run say that several limits ask about?
 
-use model::observation::{Cgroup, ProcessSettings};
-use model::result::{Finding, Stage, Status};
-use model::{Estimate, FailureKind, Group, RunResult, units};
+use model::observation::{Cgroup, HostReading, ProcessSettings, TcpCounters};
+use model::result::{Finding, Side, Stage, Status};
+use model::{Estimate, FailureKind, Group, Latency, RunResult, units};
+
+/// From here on a SYN must have been sent again.
+const SYN_RETRY_MS: f64 = 1_000.0;
 
 /// The status that a ceiling alone gives: near if the run came to 90% of it, or asked for more.
 pub(crate) fn status_by_ceiling(run: &RunResult, ceiling: u64) -> Status {
@@ -74,6 +77,11 @@ pub(crate) fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", units::count(n), if n == 1 { one } else { many })
 }
 
+/// A count, or that it could not be read.
+pub(crate) fn number(n: Option<u64>) -> String {
+    n.map_or("unknown".to_owned(), units::count)
+}
+
 /// "once", "860 times".
 pub(crate) fn times(n: u64) -> String {
     if n == 1 { "once".to_owned() } else { format!("{} times", units::count(n)) }
@@ -91,6 +99,30 @@ pub(crate) fn target_readings(run: &RunResult) -> impl Iterator<Item = (String, 
     staged.chain(run.after.target.as_ref().map(|g| ("the end".to_owned(), g)))
 }
 
+/// Readings of the host after the first connection, with what they were taken at.
+pub(crate) fn host_readings(run: &RunResult) -> impl Iterator<Item = (String, &HostReading)> {
+    let staged = run.stages.iter().enumerate().map(|(i, s)| (format!("stage {}", i + 1), &s.host));
+    // A run that has not begun has no end.
+    staged.chain((!not_begun(run)).then(|| ("the end".to_owned(), &run.after.host)))
+}
+
+/// The highest of the host's readings after the first connection, and where it was read.
+pub(crate) fn highest(
+    run: &RunResult,
+    reading: impl Fn(&HostReading) -> Option<u64>,
+) -> Option<(String, u64)> {
+    host_readings(run).filter_map(|(at, host)| Some((at, reading(host)?))).max_by_key(|(_, n)| *n)
+}
+
+/// A finding about the host that is observed: where the target is elsewhere, that is the generator's alone.
+pub(crate) fn of_this_host(mut finding: Finding, run: &RunResult) -> Finding {
+    if !run.settings.same_host {
+        finding.side = Side::Client;
+        finding.summary = format!("the generator's host: {}", finding.summary);
+    }
+    finding
+}
+
 /// Readings of the target's cgroup after the first connection.
 pub(crate) fn target_cgroups(run: &RunResult) -> impl Iterator<Item = &Cgroup> {
     target_readings(run).filter_map(|(_, g)| g.cgroup.as_ref())
@@ -102,10 +134,59 @@ pub(crate) fn rise(before: Option<u64>, later: impl Iterator<Item = Option<u64>>
     later.flatten().max().map(|most| most.saturating_sub(before))
 }
 
+/// By how much one of the kernel's TCP counters rose during the run; `None`: not readable.
+pub(crate) fn counted_rise(run: &RunResult, counter: impl Fn(&TcpCounters) -> Option<u64>) -> Option<u64> {
+    let later = run.stages.iter().map(|s| &s.tcp).chain([&run.after.tcp]);
+    rise(counter(&run.before.tcp), later.map(&counter))
+}
+
+/// The stages in which a TCP counter rose.
+pub(crate) fn stages_with_a_rise(
+    run: &RunResult,
+    counter: impl Fn(&TcpCounters) -> Option<u64>,
+) -> impl Iterator<Item = &Stage> {
+    let mut before = counter(&run.before.tcp);
+    run.stages.iter().filter(move |stage| {
+        let now = counter(&stage.tcp);
+        let rose = now.zip(before).is_some_and(|(now, before)| now > before);
+        before = now.or(before);
+        rose
+    })
+}
+
+/// Whether connecting took so long that a SYN must have been sent again.
+pub(crate) fn syn_was_retried(latency: Option<Latency>) -> bool {
+    latency.is_some_and(|l| l.p99_ms >= SYN_RETRY_MS)
+}
+
+/// How long connections took to open; to become ready, where that is all that was seen.
+pub(crate) fn tcp_latency(run: &RunResult) -> Option<Latency> {
+    run.establish.phases.get("tcp").or_else(|| run.establish.phases.get("ready")).copied()
+}
+
 /// How often the target's cgroup had a process killed for want of memory during the run.
+///
+/// Once its last process was killed, a cgroup's own counter can no longer be found. Then the host's kills are taken for
+/// those of a limited group, unless the host was short itself.
 pub(crate) fn cgroup_oom_kills(run: &RunResult) -> u64 {
-    let before = run.before.target.as_ref().and_then(|g| g.cgroup.as_ref()).map_or(Some(0), |c| c.oom_kills);
-    rise(before, target_cgroups(run).map(|c| c.oom_kills)).unwrap_or(0)
+    let limited = run.before.target.as_ref().and_then(|g| g.cgroup.as_ref());
+    let counted = rise(limited.map_or(Some(0), |c| c.oom_kills), target_cgroups(run).map(|c| c.oom_kills));
+    let gone = run.after.target.as_ref().is_some_and(|g| g.processes == 0 && g.cgroup.is_none());
+    match counted {
+        None | Some(0)
+            if gone && limited.is_some_and(|c| c.memory_limit_bytes.is_some()) && !host_was_short(run) =>
+        {
+            host_oom_kills(run).unwrap_or(0)
+        }
+        counted => counted.unwrap_or(0),
+    }
+}
+
+/// Whether less than a tenth of the host's memory was available at any time; what cannot be read counts as short.
+fn host_was_short(run: &RunResult) -> bool {
+    let ends = [&run.before.host, &run.after.host].into_iter();
+    let least = ends.chain(run.stages.iter().map(|s| &s.host)).filter_map(|h| h.memory_available_bytes).min();
+    least.is_none_or(|least| (least as f64) < 0.1 * run.host.memory_bytes as f64)
 }
 
 /// How often the host killed a process for want of memory during the run; `None`: not readable.
@@ -191,7 +272,13 @@ impl Each {
         Self { value, low: add(|e| e.low), high: add(|e| e.high) }
     }
 
-    /// How many of these fit into `room`; `None` where each one costs less than a byte.
+    /// The same, where one takes at least so much of its kind: a file, an entry.
+    pub(crate) fn at_least(self, floor: f64) -> Self {
+        let up = |x: f64| x.max(floor);
+        Self { value: up(self.value), low: self.low.map(up), high: self.high.map(up) }
+    }
+
+    /// How many of these fit into `room`; `None` where each one costs less than one byte, file or entry.
     pub(crate) fn fit_into(&self, room: f64) -> Option<u64> {
         fits(room, self.value)
     }

@@ -68,11 +68,7 @@ impl Limit for HostMemory {
                 each.ceiling(finding, run, available as f64)
             }
         };
-        if !run.settings.same_host {
-            // The target's host is out of sight: what is judged is the generator's.
-            finding.side = Side::Client;
-            finding.summary = format!("the generator's host: {}", finding.summary);
-        }
+        finding = evidence::of_this_host(finding, run);
         finding.evidence = read(run, each);
         finding.remedy = remedy(run, each);
         finding

@@ -1,7 +1,7 @@
 //! A cause must be told from its symptoms, and from what merely looks like it.
 
 use model::result::{Purpose, Side, Status};
-use model::{FailureKind, RunResult};
+use model::{FailureKind, Latency, RunResult};
 
 use crate::testing::{self, concluded, finding};
 
@@ -60,6 +60,48 @@ fn one_attempt_is_not_a_number_of_the_servers_own() {
     let found = finding(run.clone(), "server.max-connections");
     assert_eq!((found.status, found.ceiling_connections), (Status::Unknown, None));
     assert_eq!(first(run), None);
+}
+
+#[test]
+fn one_stage_is_a_number_of_the_servers_own_if_only_new_connections_were_closed() {
+    let mut run = testing::broken_at(200, &[(200, Purpose::Ramp), (300, Purpose::Ramp)], FailureKind::Closed);
+    run.connections.closed_age = Some(Latency { max_ms: 1.8, ..testing::latency(1.5) });
+    let found = finding(run.clone(), "server.max-connections");
+    assert_eq!((found.status, found.ceiling_connections), (Status::Hit, Some(200)), "{found:?}");
+    // Old ones were among them: it may as well be a time-out.
+    run.connections.closed_age = Some(Latency { max_ms: 30_000.0, ..testing::latency(1.5) });
+    assert_eq!(status(run, "server.max-connections"), Status::Unknown);
+}
+
+#[test]
+fn a_server_that_makes_room_stands_about_where_its_number_is() {
+    let sizes = [100, 200, 250, 300, 350].map(|n| (n, Purpose::Ramp));
+    let mut run = testing::broken_at(185, &sizes, FailureKind::Closed);
+    for (stage, stood) in run.stages.iter_mut().skip(1).zip([177, 181, 185, 166]) {
+        (stage.verified, stage.ready) = (stood, stood);
+    }
+    run.connections.closed_age = Some(Latency { max_ms: 3_000.0, ..testing::latency(2_000.0) });
+    let found = finding(run.clone(), "server.max-connections");
+    assert_eq!((found.status, found.ceiling_connections), (Status::Hit, Some(185)), "{found:?}");
+    assert!(found.summary.contains("closes idle ones"), "{}", found.summary);
+    run.stages[4].verified = 90;
+    assert_eq!(status(run, "server.max-connections"), Status::Unknown);
+}
+
+#[test]
+fn a_server_that_stops_to_accept_while_it_has_time_has_a_number() {
+    let mut run = testing::broken_at(200, &[(200, Purpose::Ramp), (300, Purpose::Ramp)], FailureKind::Silent);
+    run.stages[1].listener.as_mut().unwrap().queued = 100;
+    run.stages[1].target.as_mut().unwrap().busiest_thread_cpus = Some(0.02);
+    let found = finding(run.clone(), "server.max-connections");
+    assert_eq!((found.status, found.ceiling_connections), (Status::Hit, Some(200)), "{found:?}");
+    assert!(found.summary.contains("stops to accept"), "{}", found.summary);
+    // It is busy: it may just not have come to it.
+    run.stages[1].target.as_mut().unwrap().busiest_thread_cpus = Some(0.98);
+    assert_ne!(status(run.clone(), "server.max-connections"), Status::Hit);
+    run.stages[1].target.as_mut().unwrap().busiest_thread_cpus = Some(0.02);
+    run.stages[1].listener.as_mut().unwrap().queued = 0;
+    assert_ne!(status(run, "server.max-connections"), Status::Hit);
 }
 
 #[test]
@@ -223,4 +265,18 @@ fn a_held_stage_that_repeats_the_last_size_changes_no_cost() {
     assert_eq!(run.line.connections, 10_000);
     assert_eq!(run.cost.target.user_bytes_per_connection, once.cost.target.user_bytes_per_connection);
     assert_eq!(run.verdict, once.verdict);
+}
+
+#[test]
+fn a_kill_that_took_the_whole_group_along_is_the_groups_while_the_host_had_memory() {
+    let mut run = testing::run();
+    testing::memory_limit(&mut run, 64 << 20, |n| 20_000_000 + n * 4_000);
+    testing::fail_last(&mut run, FailureKind::Reset, 10_000);
+    run.connections.held = 0;
+    run.after.target = Some(model::Group::default());
+    run.after.host.oom_kills = Some(4);
+    run.after.host.memory_available_bytes = Some(20 << 30);
+    assert_eq!(first(run.clone()).as_deref(), Some("server.memory"));
+    run.after.host.memory_available_bytes = Some(1 << 30);
+    assert_eq!(first(run).as_deref(), Some("host.memory"));
 }

@@ -5,22 +5,45 @@
 //!
 //! Order of use: `analysis::conclude`, then [`judge`]. Both may be repeated on a stored run.
 
+mod busy;
 mod evidence;
+mod lifting;
 mod nice;
+mod storm;
+mod sysctl;
 mod verdict;
 mod warnings;
 
+mod cgroup;
 mod client_cpu;
 mod client_ephemeral_ports;
+mod client_memory;
 mod client_nofile;
+mod client_port_search;
+mod host_conntrack;
+mod host_cpu;
+mod host_file_max;
 mod host_memory;
+mod host_tcp_memory;
 mod listen_accept_queue;
+mod listen_syn_queue;
+mod server_accept_rate;
+mod server_cpu;
+mod server_handshake_cpu;
+mod server_heap;
+mod server_idle_timeout;
 mod server_max_connections;
 mod server_memory;
 mod server_nofile;
+mod server_stall;
+mod server_threads;
 
 #[cfg(test)]
 mod known_cause_tests;
+#[cfg(test)]
+mod server_testing;
+#[cfg(test)]
+mod server_tests;
 #[cfg(test)]
 mod table_tests;
 #[cfg(test)]
@@ -31,6 +54,7 @@ mod verdict_tests;
 use model::RunResult;
 use model::result::{Finding, Side, Status};
 
+pub use lifting::{Place, Setting, lifting};
 pub use verdict::verdict;
 
 /// One question about one run. Pure; asked once, after sampling has ended, or of a stored run.
@@ -82,13 +106,31 @@ impl LimitFacts {
 /// Every limit that a run is judged by; of causes and symptoms of the same ceiling, the cause first.
 pub static LIMITS: &[&dyn Limit] = &[
     &client_ephemeral_ports::ClientEphemeralPorts,
+    // The host's table of files is full for every process at once: both nofile limits look like it.
+    &host_file_max::HostFileMax,
     &client_nofile::ClientNofile,
     &client_cpu::ClientCpu,
     &server_nofile::ServerNofile,
+    &server_threads::ServerThreads,
     &server_memory::ServerMemory,
     &host_memory::HostMemory,
+    &host_tcp_memory::HostTcpMemory,
+    // That the generator found no memory is what a full host looks like from here.
+    &client_memory::ClientMemory,
+    &server_heap::ServerHeap,
+    &server_idle_timeout::ServerIdleTimeout,
     &server_max_connections::ServerMaxConnections,
+    &host_conntrack::HostConntrack,
+    &server_handshake_cpu::ServerHandshakeCpu,
+    &server_accept_rate::ServerAcceptRate,
+    &host_cpu::HostCpu,
+    &server_cpu::ServerCpu,
+    &server_stall::ServerStall,
+    // A server that does not accept in time fills its queues, the half-open connections' last.
     &listen_accept_queue::ListenAcceptQueue,
+    &listen_syn_queue::ListenSynQueue,
+    // It slows down and breaks nothing.
+    &client_port_search::ClientPortSearch,
 ];
 
 /// The ladder: every limit's finding, lowest ceiling first, those without a ceiling last; of equal ones those

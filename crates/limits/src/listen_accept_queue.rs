@@ -1,10 +1,10 @@
 //! Does the accept queue overflow?
 
 use model::observation::Listener;
-use model::result::{Finding, Side, Status};
+use model::result::{Finding, Side, Stage, Status};
 use model::{FailureKind, RunResult, units};
 
-use crate::{Limit, LimitFacts, evidence, nice, server_nofile};
+use crate::{Limit, LimitFacts, evidence, nice, server_nofile, storm};
 
 /// Connections that the kernel has opened and the server has not accepted yet.
 ///
@@ -37,9 +37,6 @@ const SYMPTOMS: [FailureKind; 6] = [
     FailureKind::Reset,
     FailureKind::Silent,
 ];
-
-/// From here on a SYN must have been sent again.
-const SYN_RETRY_MS: f64 = 1_000.0;
 
 impl Limit for ListenAcceptQueue {
     fn facts(&self) -> &'static LimitFacts {
@@ -87,15 +84,14 @@ impl Limit for ListenAcceptQueue {
         };
         let mut finding = FACTS.finding(status, summary);
         finding.evidence = read(run, rise, full, backlog);
-        finding.remedy = remedy(run, backlog);
+        finding.remedy = remedy(run);
         finding
     }
 }
 
 /// By how much `ListenOverflows` rose during the run; `None`: not readable, or counted on another host.
 fn overflows(run: &RunResult) -> Option<u64> {
-    let later = run.stages.iter().map(|s| s.tcp.listen_overflows).chain([run.after.tcp.listen_overflows]);
-    evidence::rise(run.before.tcp.listen_overflows.filter(|_| run.settings.same_host), later)
+    evidence::counted_rise(run, |tcp| tcp.listen_overflows).filter(|_| run.settings.same_host)
 }
 
 /// Whether the overflow is what broke something: in a stage with overflows connections failed as dropped
@@ -104,18 +100,14 @@ pub(crate) fn explains(run: &RunResult) -> bool {
     if overflows(run).unwrap_or(0) == 0 {
         return false;
     }
-    let slow = |l: Option<model::Latency>| l.is_some_and(|l| l.p99_ms >= SYN_RETRY_MS);
-    let mut before = run.before.tcp.listen_overflows;
-    let staged = run.stages.iter().any(|stage| {
-        let rose = stage.tcp.listen_overflows > before;
-        before = stage.tcp.listen_overflows.or(before);
-        rose && (evidence::stage_failures(stage, &SYMPTOMS) > 0 || slow(stage.ready_latency))
-    });
-    staged || slow(tcp_latency(run))
-}
-
-fn tcp_latency(run: &RunResult) -> Option<model::Latency> {
-    run.establish.phases.get("tcp").or_else(|| run.establish.phases.get("ready")).copied()
+    if let Some(seen) = &run.storm {
+        return storm::explained_by_the_queue(seen);
+    }
+    let harmed = |stage: &Stage| {
+        evidence::stage_failures(stage, &SYMPTOMS) > 0 || evidence::syn_was_retried(stage.ready_latency)
+    };
+    evidence::stages_with_a_rise(run, |tcp| tcp.listen_overflows).any(harmed)
+        || evidence::syn_was_retried(evidence::tcp_latency(run))
 }
 
 /// The listener as it was seen with the most connections waiting, and in which stage (0: at the end).
@@ -124,7 +116,8 @@ fn fullest(run: &RunResult) -> Option<(usize, &Listener)> {
     staged.chain(run.after.listener.as_ref().map(|l| (0, l))).max_by_key(|(_, l)| l.queued)
 }
 
-fn backlog(run: &RunResult) -> Option<u64> {
+/// What one accept queue of the target holds; `None`: it cannot be seen.
+pub(crate) fn backlog(run: &RunResult) -> Option<u64> {
     let seen = fullest(run).map(|(_, l)| l).or(run.before.listener.as_ref());
     seen.map(|l| l.backlog).filter(|n| *n > 0)
 }
@@ -137,17 +130,16 @@ fn read(
 ) -> Vec<String> {
     let mut out = Vec::new();
     if rise.is_some() {
-        let counter = |n: Option<u64>| n.map_or("unknown".to_owned(), units::count);
         let (before, after) = (&run.before.tcp, &run.after.tcp);
         out.push(format!(
             "TcpExt ListenOverflows {} before, {} after",
-            counter(before.listen_overflows),
-            counter(after.listen_overflows)
+            evidence::number(before.listen_overflows),
+            evidence::number(after.listen_overflows)
         ));
         out.push(format!(
             "TcpExt ListenDrops {} before, {} after",
-            counter(before.listen_drops),
-            counter(after.listen_drops)
+            evidence::number(before.listen_drops),
+            evidence::number(after.listen_drops)
         ));
     }
     if let Some((at, listener)) = full {
@@ -157,6 +149,9 @@ fn read(
     if let Some(seen) = run.series.iter().filter_map(|m| m.accept_queue).max().filter(|n| *n > 0) {
         out.push(format!("up to {} waited at any moment", units::count(seen)));
     }
+    if let Some(seen) = &run.storm {
+        out.extend(storm::queue_evidence(seen));
+    }
     match (backlog, run.settings.host.somaxconn) {
         (Some(backlog), Some(most)) => {
             out.push(format!("one queue holds {backlog}; net.core.somaxconn {most}"));
@@ -165,7 +160,7 @@ fn read(
         (None, Some(most)) => out.push(format!("net.core.somaxconn {most}")),
         (None, None) => {}
     }
-    if let Some(latency) = tcp_latency(run).filter(|l| l.p99_ms >= SYN_RETRY_MS) {
+    if let Some(latency) = evidence::tcp_latency(run).filter(|l| evidence::syn_was_retried(Some(*l))) {
         out.push(format!(
             "opening took {} at the 99th percentile: SYNs were sent again",
             units::milliseconds(latency.p99_ms)
@@ -174,18 +169,36 @@ fn read(
     out
 }
 
-fn remedy(run: &RunResult, backlog: Option<u64>) -> Vec<String> {
+/// How many connections one queue should hold, for what is asked.
+pub(crate) fn wanted(run: &RunResult) -> u64 {
     /// What `listen(2)` may be given: the kernel keeps it in 16 bits on old versions.
     const MOST: u64 = 65_535;
-    let queue = nice::lifted(evidence::asked(run)).clamp(1_024, MOST).max(backlog.unwrap_or(0).min(MOST));
+    nice::lifted(storm::burst(run).unwrap_or(evidence::asked(run)))
+        .clamp(1_024, MOST)
+        .max(backlog(run).unwrap_or(0).min(MOST))
+}
+
+/// Lines that lengthen the queue, or let connections come more slowly.
+pub(crate) fn remedy(run: &RunResult) -> Vec<String> {
+    let queue = wanted(run);
+    let burst = storm::burst(run);
     let mut out = vec![match evidence::target_name(run) {
         Some("nginx") => format!("listen 80 backlog={queue}; # nginx.conf, in its listen line"),
         Some("redis-server" | "valkey-server") => format!("tcp-backlog {queue} # redis.conf, then restart"),
+        Some("plimsoll") => format!("plimsoll serve {} --backlog {queue}", run.target.url),
         Some("haproxy") => format!("backlog {queue} # haproxy.cfg, in the frontend"),
         _ => format!("# in the server, then restart it: listen(fd, {queue}); often a setting called backlog"),
     }];
     if run.settings.host.somaxconn.is_none_or(|most| most < queue) {
-        out.push(format!("sysctl -w net.core.somaxconn={queue}"));
+        // First of all: the kernel caps what a server asks for.
+        out.insert(0, format!("sysctl -w net.core.somaxconn={queue}"));
+    }
+    if burst.is_some() {
+        out.push("# or let them come more slowly, with a longer back-off in the clients:".to_owned());
+        let seconds = storm::unhurried_seconds(run).unwrap_or(10);
+        let asked = evidence::asked(run);
+        out.push(format!("plimsoll storm {} -c {asked} --spread {seconds}s", run.target.url));
+        return out;
     }
     let rate =
         if run.establish.rate_per_second >= 2.0 { run.establish.rate_per_second / 2.0 } else { 1_000.0 };

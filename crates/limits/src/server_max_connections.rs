@@ -3,7 +3,7 @@
 use model::result::{Finding, Side, Stage, Status};
 use model::{FailureKind, RunResult, units};
 
-use crate::{Limit, LimitFacts, evidence, nice, server_nofile};
+use crate::{Limit, LimitFacts, evidence, nice, server_nofile, server_threads};
 
 /// The server's own setting.
 pub(crate) struct ServerMaxConnections;
@@ -13,8 +13,9 @@ static FACTS: LimitFacts = LimitFacts {
     side: Side::Server,
     question: "Does the server turn connections away at a number of its own?",
     doc: "Many servers have a setting for the most connections; beyond it they refuse in their own words \
-          (SQLSTATE 53300, \"max number of clients reached\", HTTP 503), or accept and close. It is also \
-          what a proxy or a load balancer in front of them does.",
+          (SQLSTATE 53300, \"max number of clients reached\", HTTP 503), or accept and close, or close \
+          those that are idle to make room (nginx), or stop to accept, so that the rest wait in the accept \
+          queue and are never answered (HAProxy). It is also what a proxy in front of them does.",
     how_to_see: "the refusal's text; SHOW max_connections; CONFIG GET maxclients; nginx -T | grep \
         worker_connections",
     remedy_doc: "A higher number in the server's configuration, or fewer connections (a pooler).",
@@ -29,15 +30,13 @@ impl Limit for ServerMaxConnections {
     }
 
     fn judge(&self, run: &RunResult) -> Finding {
-        let refused = evidence::failures(run, &[FailureKind::ServerRefused]);
         let closed = evidence::failures(run, &CLOSED);
         let explained = server_nofile::met(run).is_some() || evidence::death(run).is_some();
         let mut finding = if let Some(refusal) = refusal(run) {
             let ceiling = units::count(refusal.held);
             let summary = match refusal.words {
                 Some(words) => format!("beyond {ceiling} the server refuses: \"{}\"", quoted(words)),
-                None if refused > 0 => format!("beyond {ceiling} the server refuses"),
-                None => format!("the server closes what comes beyond {ceiling}"),
+                None => refusal.manner.says(&ceiling),
             };
             let mut finding = FACTS.finding(Status::Hit, summary);
             finding.ceiling_connections = Some(refusal.held);
@@ -67,11 +66,49 @@ struct Refusal<'a> {
     held: u64,
     /// The server's words.
     words: Option<&'a str>,
+    manner: Manner,
     evidence: Vec<String>,
 }
 
-/// Either the server said so, or it closed connections in several stages at one and the same number while
-/// neither its descriptors nor its life nor the host's memory explain it.
+/// How a server turns connections away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// It says so.
+    Refuses,
+    /// It closes those that come.
+    ClosesNew,
+    /// It closes those that are idle, to make room for those that come.
+    ClosesIdle,
+    /// It stops to accept; those that come wait in the kernel's queue.
+    StopsAccepting,
+}
+
+impl Manner {
+    fn says(self, ceiling: &str) -> String {
+        match self {
+            Self::Refuses => format!("beyond {ceiling} the server refuses"),
+            Self::ClosesNew => format!("the server closes what comes beyond {ceiling}"),
+            Self::ClosesIdle => {
+                format!("the server keeps about {ceiling}, and closes idle ones to make room for more")
+            }
+            Self::StopsAccepting => {
+                format!(
+                    "the server stops to accept at {ceiling}; what comes beyond waits in its accept queue"
+                )
+            }
+        }
+    }
+}
+
+/// How soon a server closes what it does not want.
+const AT_ONCE_MS: f64 = 1_000.0;
+/// A server that makes room closes in batches: what stands varies by as much of it.
+const BATCHES: f64 = 0.2;
+/// A server that does not accept any more although it has nothing to do uses less than this of a CPU.
+const IDLE_CPUS: f64 = 0.5;
+
+/// Either the server said so, or it closed or ignored connections beyond one and the same number while neither its
+/// descriptors nor its life nor the host's memory explain it.
 fn refusal(run: &RunResult) -> Option<Refusal<'_>> {
     let refused = evidence::failures(run, &[FailureKind::ServerRefused]);
     if refused > 0 {
@@ -85,7 +122,7 @@ fn refusal(run: &RunResult) -> Option<Refusal<'_>> {
             units::count(held)
         )];
         evidence.extend(words.map(|words| format!("the server said: \"{}\"", quoted(words))));
-        return Some(Refusal { held, words, evidence });
+        return Some(Refusal { held, words, manner: Manner::Refuses, evidence });
     }
     let starved = evidence::host_oom_kills(run).unwrap_or(0) > 0 || evidence::cgroup_oom_kills(run) > 0;
     if starved || server_nofile::met(run).is_some() || evidence::death(run).is_some() {
@@ -94,11 +131,20 @@ fn refusal(run: &RunResult) -> Option<Refusal<'_>> {
     let closing: Vec<(usize, &Stage)> = evidence::failed_stages(run)
         .filter(|(_, s)| evidence::stage_failures(s, &CLOSED) > 0 && standing(s) > 0)
         .collect();
-    let most = closing.iter().map(|(_, s)| standing(s)).max()?;
+    let Some(most) = closing.iter().map(|(_, s)| standing(s)).max() else { return ignored(run) };
     let least = closing.iter().map(|(_, s)| standing(s)).min()?;
-    if closing.len() < 2 || most - least > (most / 200).max(1) {
+    let age = run.connections.closed_age;
+    // Those that stood before stand still, and those that came were closed as they came.
+    let at_once = age.is_some_and(|age| age.max_ms <= AT_ONCE_MS);
+    let grown = closing.first()?.1.connections as f64 * 1.5 <= closing.last()?.1.connections as f64;
+    let same = most - least <= (most / 200).max(1);
+    let manner = if same && (closing.len() >= 2 || at_once) {
+        Manner::ClosesNew
+    } else if closing.len() >= 3 && grown && (most - least) as f64 <= BATCHES * most as f64 {
+        Manner::ClosesIdle
+    } else {
         return None;
-    }
+    };
     let evidence = closing
         .iter()
         .map(|(number, s)| {
@@ -110,10 +156,44 @@ fn refusal(run: &RunResult) -> Option<Refusal<'_>> {
                 units::count(closed)
             )
         })
+        .chain(age.map(|age| {
+            format!(
+                "those closed were {} old at most, half of them {}",
+                units::milliseconds(age.max_ms),
+                units::milliseconds(age.p50_ms)
+            )
+        }))
         .chain([format!("the target's descriptors were not at their limit{}", descriptors(run))])
         .collect();
     let words = CLOSED.iter().find_map(|kind| evidence::words(run, *kind));
-    Some(Refusal { held: most, words, evidence })
+    Some(Refusal { held: most, words, manner, evidence })
+}
+
+/// A server that stopped to accept by its own decision: what stood goes on to be answered, what came waits in its
+/// accept queue, and it has both time and descriptors to take it.
+fn ignored(run: &RunResult) -> Option<Refusal<'_>> {
+    let kinds = [FailureKind::Silent, FailureKind::ReadyTimeout];
+    let (number, stage) = evidence::failed_stages(run)
+        .find(|(_, s)| evidence::stage_failures(s, &kinds) > 0 && standing(s) > 0 && s.verified > 0)?;
+    let waiting = stage.listener.as_ref().map(|l| l.queued).filter(|n| *n > 0)?;
+    let ignored = evidence::stage_failures(stage, &kinds);
+    let idle = stage.target.as_ref()?.busiest_thread_cpus.is_none_or(|cpus| cpus < IDLE_CPUS);
+    // In the queue of one of several accepting processes at least its share of them.
+    let in_queue = waiting * run.settings.target.len().max(1) as u64 >= ignored;
+    if !idle || !in_queue || server_threads::are_met(run) {
+        return None;
+    }
+    let evidence = vec![
+        format!(
+            "stage {number}: {} were asked for, {} were verified, {} were opened by the kernel and never answered",
+            units::count(stage.connections),
+            units::count(stage.verified),
+            units::count(ignored)
+        ),
+        format!("{} connections waited to be accepted at its end", units::count(waiting)),
+        format!("the target's descriptors were not at their limit{}", descriptors(run)),
+    ];
+    Some(Refusal { held: stage.verified, words: None, manner: Manner::StopsAccepting, evidence })
 }
 
 /// How many connections stood at the end of a stage: those verified, if its verify pass got that far.

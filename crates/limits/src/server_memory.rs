@@ -6,7 +6,7 @@ use model::result::{Finding, Side, Status};
 use model::{Estimate, RunResult, units};
 
 use crate::evidence::{self, Each};
-use crate::{Limit, LimitFacts, nice};
+use crate::{Limit, LimitFacts, cgroup, nice};
 
 /// The memory limit of the target's cgroup.
 pub(crate) struct ServerMemory;
@@ -128,6 +128,37 @@ fn read(
     out
 }
 
+/// What is asked of the target's cgroup, and what it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// The limit that it has now.
+    pub(crate) limit_bytes: u64,
+    /// Connections for which that is enough.
+    pub(crate) room: u64,
+    /// The limit that it should have.
+    pub(crate) wanted_megabytes: u64,
+}
+
+/// What a limited cgroup needs; `None`: there is none, or what a connection takes of it was not measured.
+pub(crate) fn need(run: &RunResult) -> Option<Need> {
+    let cgroup = run.before.target.as_ref()?.cgroup.as_ref()?;
+    let (limit_bytes, used) = (cgroup.memory_limit_bytes?, cgroup.memory_bytes?);
+    let each = each(run, cgroup)?;
+    let room = each.fit_into(limit_bytes.saturating_sub(used) as f64)?;
+    let needed = needed(run, Some(each.value), limit_bytes, used);
+    Some(Need { limit_bytes, room, wanted_megabytes: megabytes(needed, limit_bytes) })
+}
+
+/// Bytes that the cgroup needs for what is asked; twice its limit where what a connection takes is unknown.
+fn needed(run: &RunResult, each: Option<f64>, limit: u64, used: u64) -> u64 {
+    let wanted = nice::lifted(evidence::asked(run)) as f64;
+    each.map_or(limit.saturating_mul(2), |each| used.saturating_add((wanted * each) as u64))
+}
+
+fn megabytes(needed: u64, limit: u64) -> u64 {
+    nice::up(needed.max(limit).div_ceil(1 << 20))
+}
+
 fn remedy(run: &RunResult, each: Option<f64>, limited: Option<(&Cgroup, u64, u64)>) -> Vec<String> {
     let wanted = nice::lifted(evidence::asked(run));
     let Some((cgroup, limit, used)) = limited else {
@@ -137,16 +168,15 @@ fn remedy(run: &RunResult, each: Option<f64>, limited: Option<(&Cgroup, u64, u64
             format!("MemoryMax={}M", nice::up((run.host.memory_bytes / 2).div_ceil(1 << 20)).max(1)),
         ];
     };
-    let needed =
-        each.map_or(limit.saturating_mul(2), |each| used.saturating_add((wanted as f64 * each) as u64));
-    let megabytes = nice::up(needed.max(limit).div_ceil(1 << 20));
-    let path = cgroup.path.trim_end_matches('/');
-    vec![
+    let needed = needed(run, each, limit, used);
+    let megabytes = megabytes(needed, limit);
+    let mut out = vec![
         format!("# {} connections need about {}", units::count(wanted), units::bytes(needed as f64)),
         "[Service]".to_owned(),
         format!("MemoryMax={megabytes}M"),
-        "# or at once; v2, then v1:".to_owned(),
-        format!("echo {megabytes}M > /sys/fs/cgroup{path}/memory.max"),
-        format!("echo {megabytes}M > /sys/fs/cgroup/memory{path}/memory.limit_in_bytes"),
-    ]
+    ];
+    if let Some(now) = cgroup::memory(cgroup, megabytes) {
+        out.extend(["# or at once:".to_owned(), now]);
+    }
+    out
 }

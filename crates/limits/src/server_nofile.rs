@@ -21,7 +21,7 @@ static FACTS: LimitFacts = LimitFacts {
 };
 
 /// How failed connections look when the server cannot accept or open anything more.
-const SYMPTOMS: [FailureKind; 7] = [
+pub(crate) const SYMPTOMS: [FailureKind; 7] = [
     FailureKind::Silent,
     FailureKind::ReadyTimeout,
     FailureKind::ConnectTimeout,
@@ -172,13 +172,26 @@ fn read(run: &RunResult) -> Vec<String> {
     out
 }
 
-fn remedy(run: &RunResult) -> Vec<String> {
+/// The limit that each accepting process needs for what is asked.
+pub(crate) fn wanted(run: &RunResult) -> u64 {
     let processes = &run.settings.target;
     let each = run.cost.target.descriptors_per_connection.map_or(1.0, |e| e.value.max(1.0));
     let accepting = processes.len().max(1) as f64;
     let base = processes.iter().filter_map(|p| p.descriptors).max().unwrap_or(64);
     let share = (nice::lifted(evidence::asked(run)) as f64 * each / accepting).ceil() as u64;
-    let limit = nice::up(share + base).max(evidence::lowest_nofile(processes).unwrap_or(0));
+    nice::up(share + base).max(evidence::lowest_nofile(processes).unwrap_or(0))
+}
+
+/// Connections for which the accepting processes have descriptors; `None`: they cannot be seen, or connections take
+/// none of theirs.
+pub(crate) fn room(run: &RunResult) -> Option<u64> {
+    evidence::lowest_nofile(&run.settings.target)?;
+    ceiling(&run.settings.target, run.cost.target.descriptors_per_connection.map_or(1.0, |e| e.value))
+}
+
+fn remedy(run: &RunResult) -> Vec<String> {
+    let processes = &run.settings.target;
+    let limit = wanted(run);
     let mut out = Vec::new();
     if run.settings.host.nr_open.is_some_and(|most| most < limit) {
         out.push(format!("sysctl -w fs.nr_open={limit}"));

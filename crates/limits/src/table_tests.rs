@@ -6,6 +6,7 @@ use model::observation::TcpCounters;
 use model::result::{Purpose, Status};
 use model::{FailureKind, RunResult};
 
+use crate::server_testing as server;
 use crate::testing::{self, concluded, finding};
 use crate::{LIMITS, doctor};
 
@@ -50,10 +51,79 @@ fn fixtures(id: &str) -> [RunResult; 3] {
             hit = testing::broken_at(987, &testing::search_of_987(), FailureKind::ServerRefused);
             unknown = testing::doctor(10_000);
         }
+        "server.threads" => {
+            let sizes = [(500, Purpose::Ramp), (2_000, Purpose::Ramp)];
+            hit = testing::broken_at(997, &sizes, FailureKind::ClosedEarly);
+            server::threads(&mut hit, 1, 1_000);
+            testing::hide_target(&mut unknown);
+        }
+        "server.heap" => {
+            server::heap(&mut hit, 64 << 20, |n| 4_000_000 + n * 6_200, 0.01);
+            testing::fail_last(&mut hit, FailureKind::Silent, 13);
+            testing::hide_target(&mut unknown);
+        }
+        "server.cpu" => {
+            server::work(&mut hit, 1.0, 0.99);
+            testing::fail_last(&mut hit, FailureKind::Silent, 13);
+            testing::hide_target(&mut unknown);
+        }
+        "server.idle-timeout" => {
+            server::closed_at_one_age(&mut hit, 97, (60_000.0, 60_100.0), (60_000.0, 75_000.0));
+            unknown = testing::doctor(10_000);
+        }
+        "server.stall" => {
+            server::stall(&mut hit, 3);
+            unknown.spec.heartbeat_seconds = None;
+        }
+        "server.accept-rate" => {
+            server::accept_slowly(&mut hit, 3);
+            hit.establish.phases.insert("tcp".into(), testing::latency(1_020.0));
+            testing::hide_target(&mut unknown);
+        }
+        "server.handshake-cpu" => {
+            server::handshakes(&mut hit, "tls", 1.9);
+            hit.stages[9].ready_latency = Some(testing::latency(2_500.0));
+            server::handshakes(&mut unknown, "tls", 1.9);
+            testing::hide_target(&mut unknown);
+        }
         "listen.accept-queue" => {
             hit.after.tcp.listen_overflows = Some(1_040);
             testing::hide_target(&mut unknown);
             unknown.before.tcp = TcpCounters::default();
+        }
+        "host.file-max" => {
+            testing::fail_last(&mut hit, FailureKind::NoDescriptors, 3);
+            hit.settings.host.file_max = Some(21_000);
+            unknown.before.host.files = None;
+        }
+        "host.conntrack" => {
+            testing::fail_last(&mut hit, FailureKind::ConnectTimeout, 30);
+            hit.settings.host.conntrack_max = Some(10_050);
+            unknown.before.host.conntrack = None;
+        }
+        "host.tcp-memory" => {
+            hit.after.tcp.aborts_on_memory = Some(6);
+            testing::blind(&mut unknown);
+        }
+        "host.cpu" => {
+            testing::busy(&mut hit, 10, 1.7, 0.2);
+            testing::fail_last(&mut hit, FailureKind::Silent, 30);
+            testing::blind(&mut unknown);
+        }
+        "listen.syn-queue" => {
+            testing::fail_last(&mut hit, FailureKind::ConnectTimeout, 30);
+            hit.stages[9].tcp.request_queue_drops = Some(40);
+            testing::blind(&mut unknown);
+        }
+        "client.port-search" => {
+            hit = testing::sized(20_000, 10);
+            hit.settings.sources.truncate(1);
+            testing::open_at(&mut hit, 2.0, 2.0);
+            unknown.settings.host.port_range = None;
+        }
+        "client.memory" => {
+            testing::fail_last(&mut hit, FailureKind::NoMemory, 3);
+            unknown.before.host.memory_available_bytes = None;
         }
         other => panic!("{other} has no fixtures; write them beside the others"),
     }

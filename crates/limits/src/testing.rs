@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use model::observation::{Cgroup, HostReading, HostSettings, Listener, ProcessSettings, TcpCounters};
 use model::result::{
-    Connections, Costs, Establish, Finding, Heartbeat, Host, Idle, Line, Moment, ProcessSeen, Purpose, Stage,
-    TargetSeen, Verdict, Verify, WorkerSeen,
+    Connections, Costs, CpuUse, Establish, Finding, Heartbeat, Host, Line, Moment, ProcessSeen, Purpose,
+    Stage, TargetSeen, Verdict, Verify, WorkerSeen,
 };
 use model::{FailureKind, Group, Latency, Observation, RunResult, Settings, Spec, Target};
 
@@ -17,23 +17,9 @@ pub(crate) fn run() -> RunResult {
 /// A hold of `n` connections over `stages` stages; all passed.
 pub(crate) fn sized(n: u64, stages: u32) -> RunResult {
     let spec = Spec {
-        target: Target::parse("tcp://127.0.0.1:7000").unwrap(),
-        connections: n,
         stages,
-        rate_per_second: None,
-        heartbeat_seconds: Some(10.0),
-        hold_seconds: 30.0,
-        until_it_breaks: false,
-        objective_seconds: 1.0,
         patience_seconds: 5.0,
-        sources: vec![],
-        workers: None,
-        send: None,
-        expect: None,
-        ca: None,
-        insecure: false,
-        serve: false,
-        fail_if: vec![],
+        ..Spec::new(Target::parse("tcp://127.0.0.1:7000").unwrap(), n)
     };
     let staged = spec.stage_sizes().into_iter().enumerate().map(|(i, n)| stage(i, n)).collect();
     RunResult {
@@ -46,7 +32,7 @@ pub(crate) fn sized(n: u64, stages: u32) -> RunResult {
         host: Host { name: "box".into(), kernel: "6.18".into(), cpus: 2, memory_bytes: 24 << 30 },
         target: TargetSeen {
             url: spec.target.to_string(),
-            addresses: vec!["127.0.0.1".into()],
+            addresses: vec!["127.0.0.1:7000".into()],
             processes: vec![ProcessSeen { pid: 77, name: "server".into(), role: "listens".into() }],
         },
         workers: vec![WorkerSeen { share: n, processes: 1, ..WorkerSeen::default() }],
@@ -75,6 +61,7 @@ pub(crate) fn sized(n: u64, stages: u32) -> RunResult {
         },
         verify: Verify { seconds: 0.1, rate_per_second: 1e5, latency: Some(latency(4.0)) },
         stages: staged,
+        storm: None,
         series: vec![],
         interrupted: false,
         cost: Costs::default(),
@@ -93,6 +80,9 @@ fn settings(n: u64) -> Settings {
             port_range: Some((32_768, 60_999)),
             reserved_ports: 0,
             somaxconn: Some(4_096),
+            tcp_max_syn_backlog: Some(4_096),
+            conntrack_max: Some(262_144),
+            tcp_mem_pages: Some([287_901, 383_868, 575_802]),
             file_max: Some(2_466_177),
             nr_open: Some(1_048_576),
             ..HostSettings::default()
@@ -180,13 +170,24 @@ fn stage(index: usize, n: u64) -> Stage {
             slab_bytes: Some(100_000_000 + 5_000 * n),
             socket_buffer_bytes: Some(500 * n),
             files: Some(1_000 + 2 * n),
+            conntrack: Some(50 + n),
+            cpu_busy_seconds: Some(70.0 + index as f64 * 0.6),
             oom_kills: Some(3),
             memory_pressure_seconds: Some(1.0),
             ..HostReading::default()
         },
-        tcp: TcpCounters { listen_overflows: Some(40), listen_drops: Some(41), ..TcpCounters::default() },
+        tcp: TcpCounters {
+            listen_overflows: Some(40),
+            listen_drops: Some(41),
+            request_queue_drops: Some(1),
+            syn_cookies: Some(2),
+            aborts_on_memory: Some(5),
+            memory_pressures: Some(2),
+            ..TcpCounters::default()
+        },
         listener: Some(Listener { sockets: 1, queued: 0, backlog: 128 }),
-        idle: Some(Idle { seconds: 1.0, target_cpu_seconds: Some(0.1), generator_cpu_seconds: Some(0.1) }),
+        establishing: None,
+        idle: Some(CpuUse { seconds: 1.0, target_cpu_seconds: Some(0.1), generator_cpu_seconds: Some(0.1) }),
         passed: true,
         why_failed: None,
         valid: true,
@@ -273,6 +274,7 @@ pub(crate) fn memory_limit(run: &mut RunResult, limit: u64, used: impl Fn(u64) -
             path: "/app".into(),
             memory_bytes: Some(used(n)),
             memory_limit_bytes: Some(limit),
+            memory_limit_file: Some("/sys/fs/cgroup/app/memory.max".into()),
             oom_kills: Some(0),
             ..Cgroup::default()
         })
@@ -288,10 +290,63 @@ pub(crate) fn memory_limit(run: &mut RunResult, limit: u64, used: impl Fn(u64) -
     }
 }
 
+/// Puts the generator into a cgroup of its own with a memory limit; `used` gives its usage by connections.
+pub(crate) fn generator_memory_limit(run: &mut RunResult, limit: u64, used: impl Fn(u64) -> u64) {
+    let cgroup = |n| {
+        Some(Cgroup {
+            path: "/load".into(),
+            memory_bytes: Some(used(n)),
+            memory_limit_bytes: Some(limit),
+            memory_limit_file: Some("/sys/fs/cgroup/load/memory.max".into()),
+            oom_kills: Some(0),
+            ..Cgroup::default()
+        })
+    };
+    let held = run.connections.held;
+    run.before.generator.as_mut().unwrap().cgroup = cgroup(0);
+    run.after.generator.as_mut().unwrap().cgroup = cgroup(held);
+    for stage in &mut run.stages {
+        stage.generator.as_mut().unwrap().cgroup = cgroup(stage.ready);
+    }
+}
+
+/// Lets both sides keep so many CPUs busy over a stage (from 2), and the host a tenth more, by its counters.
+pub(crate) fn busy(run: &mut RunResult, number: usize, target: f64, generator: f64) {
+    const STAGE_SECONDS: f64 = 3.0;
+    let earlier = run.stages[number - 2].clone();
+    let stage = &mut run.stages[number - 1];
+    let used = |before: Option<Group>, cpus: f64| before.unwrap().cpu_seconds + cpus * STAGE_SECONDS;
+    let host = earlier.host.cpu_busy_seconds.unwrap() + (target + generator + 0.1) * STAGE_SECONDS;
+    stage.host.cpu_busy_seconds = Some(host);
+    stage.target.as_mut().unwrap().cpu_seconds = used(earlier.target, target);
+    stage.generator.as_mut().unwrap().cpu_seconds = used(earlier.generator, generator);
+}
+
+/// Opens 2,000 connections in each stage, in 0.1 s up to 14,116 (half of the range) and in `seconds` past it,
+/// with so many CPU seconds of the generator.
+pub(crate) fn open_at(run: &mut RunResult, seconds: f64, cpu_seconds: f64) {
+    for stage in &mut run.stages {
+        stage.established = 2_000;
+        let past = stage.ready > 14_116;
+        stage.establishing = Some(CpuUse {
+            seconds: if past { seconds } else { 0.1 },
+            target_cpu_seconds: Some(0.05),
+            generator_cpu_seconds: Some(if past { cpu_seconds } else { 0.05 }),
+        });
+    }
+}
+
 /// Lets a CPU quota of 0.1 CPUs hold the generator back in the given stages (from 1).
 pub(crate) fn throttle(run: &mut RunResult, stages: std::ops::RangeInclusive<usize>) {
     let mut throttled = 7.0;
-    let cgroup = |s| Some(Cgroup { throttled_seconds: Some(s), cpu_limit: Some(0.1), ..Cgroup::default() });
+    let cgroup = |s| {
+        Some(Cgroup {
+            throttled_seconds: Some(s),
+            cpu_limit: Some(0.1),
+            cpu_limit_file: Some("/sys/fs/cgroup/cpu/load/cpu.cfs_quota_us".into()),
+            ..Cgroup::default()
+        })
+    };
     run.before.generator.as_mut().unwrap().cgroup = cgroup(throttled);
     for (i, stage) in run.stages.iter_mut().enumerate() {
         if stages.contains(&(i + 1)) {
@@ -306,12 +361,22 @@ pub(crate) fn hide_target(run: &mut RunResult) {
     run.settings.target.clear();
     run.settings.target_hidden = Some("it runs elsewhere; start plimsoll on its host".into());
     run.settings.same_host = false;
-    run.target.addresses = vec!["192.0.2.1".into()];
+    run.target.addresses = vec!["192.0.2.1:7000".into()];
     run.target.processes.clear();
     (run.before.target, run.after.target) = (None, None);
     (run.before.listener, run.after.listener) = (None, None);
     for stage in &mut run.stages {
         (stage.target, stage.listener) = (None, None);
+    }
+}
+
+/// Nothing of the host's own figures and counters can be read.
+pub(crate) fn blind(run: &mut RunResult) {
+    for observation in [&mut run.before, &mut run.after] {
+        (observation.host, observation.tcp) = (HostReading::default(), TcpCounters::default());
+    }
+    for stage in &mut run.stages {
+        (stage.host, stage.tcp) = (HostReading::default(), TcpCounters::default());
     }
 }
 

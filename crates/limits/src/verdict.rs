@@ -4,7 +4,7 @@ use analysis::validity::{self, Cause};
 use model::result::{Finding, Purpose, Status, Verdict};
 use model::{FailureKind, RunResult, units};
 
-use crate::{client_cpu, evidence, listen_accept_queue, nice, warnings};
+use crate::{client_cpu, evidence, listen_accept_queue, nice, storm, warnings};
 
 /// Fills `verdict` and `warnings` from a run's `limits`; whatever stood there is replaced.
 /// [`judge`](crate::judge) ends with it.
@@ -89,8 +89,10 @@ fn culprit<'a>(run: &'a RunResult, distrust: Option<&Distrust>) -> Option<&'a Fi
         let explains = match id {
             client_cpu::ID => false,
             listen_accept_queue::ID => !died && listen_accept_queue::explains(run),
+            // Every heartbeat may have come back, and yet nobody was served for a while.
+            "server.stall" => !died,
             // Only memory explains why a process is gone.
-            _ if died => id.ends_with(".memory"),
+            _ if died => id.ends_with(".memory") || id == "server.heap",
             _ => broke,
         };
         hit(id).filter(|_| explains)
@@ -186,6 +188,9 @@ fn ranges(numbers: &[usize]) -> String {
 fn outcome(run: &RunResult, distrust: Option<&Distrust>) -> String {
     if let Some(death) = evidence::death(run) {
         return died(run, death);
+    }
+    if let Some(seen) = run.storm.as_ref().filter(|seen| !seen.rounds.is_empty()) {
+        return storm::outcome(run, seen);
     }
     if run.stages.is_empty() {
         let failed = failed(run, None);

@@ -3,7 +3,7 @@
 use analysis::Expression;
 use model::{RunResult, units};
 
-use crate::verdict;
+use crate::{storm, verdict};
 
 /// Stages that a 95% interval needs.
 const STAGES_FOR_AN_INTERVAL: usize = 5;
@@ -18,6 +18,7 @@ pub(crate) fn warnings(run: &RunResult) -> Vec<String> {
     out.extend(stages(run));
     out.extend(hold(run));
     out.extend(accept_queue(run));
+    out.extend(run.storm.iter().flat_map(storm::slow_generator));
     out.extend(thresholds(run));
     out
 }
@@ -40,7 +41,8 @@ fn stages(run: &RunResult) -> Vec<String> {
         return out;
     }
     let good = run.good_stages().count();
-    if good < STAGES_FOR_AN_INTERVAL {
+    // A storm has rounds of one size: no cost is fitted over them.
+    if good < STAGES_FOR_AN_INTERVAL && run.storm.is_none() {
         let what = if good < 2 { "costs per connection are not known" } else { "costs have no 95% interval" };
         let advice = if run.spec.stages < STAGES_FOR_AN_INTERVAL as u32 && !run.spec.until_it_breaks {
             "; ask for --stages 5 or more"

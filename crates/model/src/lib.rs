@@ -10,6 +10,7 @@ pub mod observation;
 pub mod result;
 pub mod sample;
 pub mod spec;
+pub mod storm;
 pub mod target;
 pub mod units;
 
@@ -20,4 +21,5 @@ pub use observation::{Group, Observation, Settings};
 pub use result::RunResult;
 pub use sample::{Counters, Phase, Sample};
 pub use spec::Spec;
+pub use storm::{Round, RoundKind, StormResult, StormSpec};
 pub use target::{Scheme, Target};

@@ -23,8 +23,28 @@ pub struct Group {
     pub threads: u64,
     /// User and system CPU seconds since the processes' start, those that ended included where known.
     pub cpu_seconds: f64,
+    /// CPU that their busiest thread used since the last look; 1.0: it had a CPU to itself. `None`: the first look, or
+    /// too many threads to look at each.
+    pub busiest_thread_cpus: Option<f64>,
+    /// Their managed heap, where one was found.
+    pub heap: Option<Heap>,
     /// The cgroup they run in, where it is one that limits something.
     pub cgroup: Option<Cgroup>,
+}
+
+/// A managed heap: a JVM's, read from its `hsperfdata` file.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Heap {
+    /// Where it was read.
+    pub source: String,
+    /// Bytes in use, garbage not yet collected included.
+    pub used_bytes: u64,
+    /// The most it may grow to (`-Xmx`).
+    pub max_bytes: Option<u64>,
+    /// Collections since its start.
+    pub collections: Option<u64>,
+    /// Seconds spent in them.
+    pub collection_seconds: Option<f64>,
 }
 
 /// Readings of one cgroup, v1 or v2.
@@ -36,16 +56,22 @@ pub struct Cgroup {
     pub memory_bytes: Option<u64>,
     /// The memory limit; `None`: unlimited or unknown.
     pub memory_limit_bytes: Option<u64>,
+    /// The file that sets it, of this group or of one above it; so for the others.
+    pub memory_limit_file: Option<String>,
     /// Times a limit was hit so hard that a process was killed.
     pub oom_kills: Option<u64>,
     /// Seconds in which the group wanted to run and was held back by its CPU quota.
     pub throttled_seconds: Option<f64>,
     /// CPUs the quota allows (quota / period); `None`: no quota.
     pub cpu_limit: Option<f64>,
+    /// The file that sets the quota.
+    pub cpu_limit_file: Option<String>,
     /// Tasks in it.
     pub pids: Option<u64>,
     /// The most tasks it may hold; `None`: unlimited or unknown.
     pub pids_limit: Option<u64>,
+    /// The file that sets it.
+    pub pids_limit_file: Option<String>,
 }
 
 /// Readings of a host.
@@ -73,6 +99,8 @@ pub struct HostReading {
     pub oom_kills: Option<u64>,
     /// Entries in the connection-tracking table.
     pub conntrack: Option<u64>,
+    /// Threads of all processes (`/proc/loadavg`).
+    pub tasks: Option<u64>,
 }
 
 /// The kernel's TCP counters since boot (`/proc/net/snmp` and `/proc/net/netstat`), of the observed namespace.

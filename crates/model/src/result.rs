@@ -14,6 +14,7 @@ use crate::failure::{FailureKind, Tally};
 use crate::histogram::Latency;
 use crate::observation::{Group, HostReading, Listener, Observation, Settings, TcpCounters};
 use crate::spec::Spec;
+use crate::storm::StormResult;
 
 /// The version of this document's shape.
 pub const SCHEMA: u32 = 1;
@@ -26,7 +27,7 @@ pub struct RunResult {
     pub plimsoll: String,
     /// Version of this document's shape.
     pub schema: u32,
-    /// Which experiment: `hold`.
+    /// Which experiment: `hold`, `storm`.
     pub experiment: String,
     /// When it began, RFC 3339 in UTC.
     pub started_at: String,
@@ -58,6 +59,9 @@ pub struct RunResult {
     pub verify: Verify,
     /// The plateaus, in the order in which they were run.
     pub stages: Vec<Stage>,
+    /// The rounds of a storm; `None`: another experiment.
+    #[serde(default)]
+    pub storm: Option<StormResult>,
     /// The run over time.
     pub series: Vec<Moment>,
     /// Whether it was interrupted.
@@ -107,7 +111,7 @@ pub struct ProcessSeen {
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// `listens` if it holds the listening socket, `child` if it belongs to the tree of one that does.
+    /// `listens` if it holds the listening socket, `parent` if one that does descends from it, else `child`.
     pub role: String,
 }
 
@@ -147,6 +151,10 @@ pub struct Connections {
     pub failed: BTreeMap<FailureKind, u64>,
     /// For a kind, the first words that came with it.
     pub failed_example: BTreeMap<FailureKind, String>,
+    /// How old ready connections were when the target closed or reset them.
+    pub closed_age: Option<Latency>,
+    /// How long these connections had been quiet then: since they became ready, or their last heartbeat was due.
+    pub closed_quiet: Option<Latency>,
 }
 
 impl Connections {
@@ -248,8 +256,10 @@ pub struct Stage {
     pub tcp: TcpCounters,
     /// The target's listening sockets at its end; `None`: not visible.
     pub listener: Option<Listener>,
-    /// Over the quiet part at its end: its length, and the CPU seconds that each side used in it.
-    pub idle: Option<Idle>,
+    /// What each side used while connections were established.
+    pub establishing: Option<CpuUse>,
+    /// What each side used in the quiet part at its end.
+    pub idle: Option<CpuUse>,
     /// Whether every connection was verified within the objective.
     pub passed: bool,
     /// Why it did not pass; `None` if it did.
@@ -260,10 +270,10 @@ pub struct Stage {
     pub why_invalid: Option<String>,
 }
 
-/// CPU used while connections were only held.
+/// CPU used over some part of a stage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Idle {
-    /// Length of the quiet part.
+pub struct CpuUse {
+    /// Length of the part.
     pub seconds: f64,
     /// CPU seconds of the target's processes in it; `None`: not visible.
     pub target_cpu_seconds: Option<f64>,
@@ -306,12 +316,24 @@ pub struct Moment {
     pub target_cpus: Option<f64>,
     /// User memory of the generator.
     pub generator_user_bytes: Option<u64>,
+    /// CPU that the target's busiest thread used since the last moment; 1.0: it had a CPU to itself.
+    pub target_busiest_cpus: Option<f64>,
+    /// CPUs of the generator's host that were busy since the last moment.
+    pub host_cpus: Option<f64>,
     /// CPUs' worth of work that the generator did since the last moment.
     pub generator_cpus: Option<f64>,
     /// Kernel objects and socket buffers of the host.
     pub kernel_bytes: Option<u64>,
     /// Connections waiting in the target's fullest accept queue.
     pub accept_queue: Option<u64>,
+    /// Handshakes that found the accept queue full since the last moment (`ListenOverflows`).
+    pub listen_overflows: Option<u64>,
+    /// SYNs and SYN-ACKs sent again since the last moment.
+    pub syn_retransmits: Option<u64>,
+    /// Descriptors of the target's process that has most of them.
+    pub target_most_descriptors: Option<u64>,
+    /// Threads of the target.
+    pub target_threads: Option<u64>,
     /// Longest lag of the generator's own loop since the last moment.
     pub generator_lag_ms: Option<f64>,
 }
@@ -461,6 +483,7 @@ impl RunResult {
             heartbeat: Heartbeat { interval_seconds: spec.heartbeat_seconds, ..Heartbeat::default() },
             verify: Verify::default(),
             stages: Vec::new(),
+            storm: None,
             series: Vec::new(),
             interrupted: false,
             cost: Costs::default(),

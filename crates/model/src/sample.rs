@@ -94,6 +94,10 @@ pub struct Sample {
     pub beats: Latencies,
     /// Round trips of the verify pass since the last report.
     pub verify: Latencies,
+    /// How old ready connections were when the target closed or reset them, since the last report.
+    pub closed_age: Latencies,
+    /// How long they had been quiet then: since they became ready, or their last heartbeat was due.
+    pub closed_quiet: Latencies,
     /// How late the worker's own loop was against its schedule since the last report.
     pub lag: Latencies,
     /// CPU seconds used by the worker since its start.
@@ -101,6 +105,12 @@ pub struct Sample {
 }
 
 impl Sample {
+    /// Takes the latencies out, for a report; the counters go on.
+    pub fn take(&mut self) -> Self {
+        let rest = Self { counters: self.counters.clone(), ..Self::default() };
+        std::mem::replace(self, rest)
+    }
+
     /// Adds the latencies of a later report of the same worker and takes over its counters.
     pub fn follow(&mut self, later: &Self) {
         self.counters = later.counters.clone();
@@ -121,6 +131,8 @@ impl Sample {
         }
         self.beats.merge(&other.beats);
         self.verify.merge(&other.verify);
+        self.closed_age.merge(&other.closed_age);
+        self.closed_quiet.merge(&other.closed_quiet);
         self.lag.merge(&other.lag);
     }
 }

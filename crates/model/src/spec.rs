@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::storm::StormSpec;
 use crate::target::Target;
 
-/// A hold: how many connections, at what cost each, and what ends it?
+/// A hold: how many connections, at what cost each, and what ends it? Or, with `storm`: what if all come at once?
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spec {
     /// The server under test.
@@ -42,9 +43,36 @@ pub struct Spec {
     pub serve: bool,
     /// Thresholds that end the run with exit code 99 when they hold.
     pub fail_if: Vec<String>,
+    /// They come at one instant, and come back; `None`: a hold.
+    #[serde(default)]
+    pub storm: Option<StormSpec>,
 }
 
 impl Spec {
+    /// A hold of so many connections, all else as the command line has it when it says nothing.
+    pub fn new(target: Target, connections: u64) -> Self {
+        Self {
+            target,
+            connections,
+            stages: 10,
+            rate_per_second: None,
+            heartbeat_seconds: Some(10.0),
+            hold_seconds: 30.0,
+            until_it_breaks: false,
+            objective_seconds: 1.0,
+            patience_seconds: 10.0,
+            sources: Vec::new(),
+            workers: None,
+            send: None,
+            expect: None,
+            ca: None,
+            insecure: false,
+            serve: false,
+            fail_if: Vec::new(),
+            storm: None,
+        }
+    }
+
     /// The cumulative size of each stage of a plain ramp: equal steps, the last exactly `connections`.
     pub fn stage_sizes(&self) -> Vec<u64> {
         let stages = u64::from(self.stages.max(1)).min(self.connections.max(1));

@@ -13,7 +13,6 @@ use reactor::clock::{self, Nanos};
 use reactor::pace::{Schedule, Walk};
 use reactor::{End, Owner, Reactor, socket};
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use crate::board::{Board, Count};
@@ -56,13 +55,6 @@ pub fn run_child() -> Result<(), NodeError> {
     })
 }
 
-/// Raises the soft limit of descriptors to the hard one; gives what it is then.
-fn raise_descriptor_limit() -> u64 {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    getrlimit(Resource::Nofile).current.unwrap_or(1 << 20)
-}
-
 /// Serves until SIGTERM or SIGINT; calls `listening` once it can be connected to.
 pub(crate) fn serve(
     config: &Config,
@@ -71,7 +63,7 @@ pub(crate) fn serve(
     listening: impl FnOnce(),
 ) -> Result<(), NodeError> {
     let setup = |e: &dyn std::fmt::Display| NodeError::Setup(e.to_string());
-    let descriptors = raise_descriptor_limit();
+    let descriptors = reactor::descriptors::raise_limit();
     let board = Rc::new(board);
     let status = Rc::clone(&board);
     let service = Service::new("plimsoll", Box::new(move || status.open_metrics()));

@@ -26,12 +26,13 @@ pub(crate) fn read(root: &Root, pid: u32, warnings: &mut Warnings) -> Option<Cgr
         ..Cgroup::default()
     };
     if let Some(place) = memory {
-        let (limit, current) = match place.v2 {
+        let (name, current) = match place.v2 {
             true => ("memory.max", "memory.current"),
             false => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
         };
-        let (level, limit) = tightest(&place, |dir| warnings.keep(limit_in(root, &format!("{dir}/{limit}"))));
+        let (level, limit) = tightest(&place, |dir| warnings.keep(limit_in(root, &format!("{dir}/{name}"))));
         cgroup.memory_limit_bytes = limit;
+        cgroup.memory_limit_file = limit.map(|_| file(level, name));
         cgroup.memory_bytes = warnings.keep(root.number(format!("{level}/{current}")));
         let events = if place.v2 { "memory.events" } else { "memory.oom_control" };
         let own = &place.levels[0];
@@ -41,6 +42,8 @@ pub(crate) fn read(root: &Root, pid: u32, warnings: &mut Warnings) -> Option<Cgr
         let quota = |dir: &str| if place.v2 { cpu_max(root, dir) } else { cfs_quota(root, dir) };
         let (level, limit) = tightest(&place, |dir| warnings.keep(quota(dir)));
         cgroup.cpu_limit = limit;
+        let name = if place.v2 { "cpu.max" } else { "cpu.cfs_quota_us" };
+        cgroup.cpu_limit_file = limit.map(|_| file(level, name));
         let (key, per_second) = if place.v2 { ("throttled_usec", 1e6) } else { ("throttled_time", 1e9) };
         let throttled = warnings.keep(number_of(root, &format!("{level}/cpu.stat"), key));
         cgroup.throttled_seconds = throttled.map(|t| t as f64 / per_second);
@@ -49,11 +52,17 @@ pub(crate) fn read(root: &Root, pid: u32, warnings: &mut Warnings) -> Option<Cgr
         let (level, limit) =
             tightest(&place, |dir| warnings.keep(limit_in(root, &format!("{dir}/pids.max"))));
         cgroup.pids_limit = limit;
+        cgroup.pids_limit_file = limit.map(|_| file(level, "pids.max"));
         cgroup.pids = warnings.keep(root.number(format!("{level}/pids.current")));
     }
     let limits =
         cgroup.memory_limit_bytes.is_some() || cgroup.cpu_limit.is_some() || cgroup.pids_limit.is_some();
     (limits || cgroup.path != "/").then_some(cgroup)
+}
+
+/// The absolute name of a file in a directory that is known below the root.
+fn file(directory: &str, name: &str) -> String {
+    format!("/{directory}/{name}")
 }
 
 /// The directories that hold a cgroup's processes, v1 and v2, by its path below the mount.
@@ -189,11 +198,14 @@ mod tests {
                 path: "/system.slice/chat.service".into(),
                 memory_bytes: Some(900_000),
                 memory_limit_bytes: Some(1_000_000),
+                memory_limit_file: Some("/sys/fs/cgroup/system.slice/memory.max".into()),
                 oom_kills: Some(2),
                 throttled_seconds: Some(2.5),
                 cpu_limit: Some(1.5),
+                cpu_limit_file: Some("/sys/fs/cgroup/system.slice/chat.service/cpu.max".into()),
                 pids: Some(17),
                 pids_limit: Some(512),
+                pids_limit_file: Some("/sys/fs/cgroup/system.slice/chat.service/pids.max".into()),
             })
         );
     }
@@ -221,11 +233,14 @@ mod tests {
                 path: "/box".into(),
                 memory_bytes: Some(4095),
                 memory_limit_bytes: Some(4_096_000),
+                memory_limit_file: Some("/sys/fs/cgroup/memory/box/memory.limit_in_bytes".into()),
                 oom_kills: Some(1),
                 throttled_seconds: Some(1.5),
                 cpu_limit: Some(0.5),
+                cpu_limit_file: Some("/sys/fs/cgroup/cpu,cpuacct/box/cpu.cfs_quota_us".into()),
                 pids: Some(99),
                 pids_limit: None,
+                pids_limit_file: None,
             })
         );
     }

@@ -5,12 +5,14 @@ use model::observation::Group;
 use crate::cpu::{Account, Ended};
 use crate::reader::{Root, Warnings};
 use crate::table::Process;
-use crate::{cgroup, process};
+use crate::threads::Threads;
+use crate::{cgroup, jvm, process};
 
-/// The CPU account of a group over the run; the rest of a reading needs no memory.
+/// What must be remembered of a group from look to look: its CPU account, and its threads'.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     account: Account,
+    threads: Threads,
 }
 
 impl Watched {
@@ -27,7 +29,7 @@ impl Watched {
     /// Reads all that can be read of the members: the costly reading. A process that ends meanwhile is left
     /// out; if any figure of one that lives cannot be read, the group's is unknown, not too small.
     pub(crate) fn read(
-        &self,
+        &mut self,
         root: &Root,
         members: &[&Process],
         descriptors_by_size: bool,
@@ -62,6 +64,8 @@ impl Watched {
             group.descriptors = add(group.descriptors, descriptors);
             group.most_descriptors = group.most_descriptors.zip(descriptors).map(|(most, d)| most.max(d));
         }
+        group.busiest_thread_cpus = self.threads.busiest_cpus(root, members, warnings);
+        group.heap = jvm::heap(root, members, warnings);
         let oldest = members.iter().min_by_key(|m| (m.started, m.pid));
         group.cgroup = oldest.and_then(|first| cgroup::read(root, first.pid, warnings));
         group
@@ -87,6 +91,24 @@ mod tests {
     }
 
     #[test]
+    fn threads_are_remembered_from_look_to_look() {
+        let fake = Fake::new();
+        fake.process(5, 1, "chat");
+        let stat = |ticks| format!("5 (chat) S 1 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 2 0 1005 0 0");
+        let mut watched = Watched::default();
+        let mut look = |uptime: &str, ticks: u64| {
+            fake.file("proc/uptime", uptime);
+            fake.file("proc/5/task/5/stat", &stat(ticks));
+            let mut warnings = Warnings::default();
+            let table = Table::read(&fake.root(), &mut warnings);
+            let members: Vec<&Process> = table.iter().collect();
+            watched.read(&fake.root(), &members, false, &mut warnings).busiest_thread_cpus
+        };
+        assert_eq!(look("7.00 1.00\n", 7), None);
+        assert_eq!(look("9.00 1.00\n", 7 + rustix::param::clock_ticks_per_second()), Some(0.5));
+    }
+
+    #[test]
     fn sums_and_the_most() {
         let fake = Fake::new();
         fake.process(5, 1, "chat");
@@ -104,7 +126,7 @@ mod tests {
                 most_descriptors: Some(2),
                 threads: 4,
                 cpu_seconds: 1.21,
-                cgroup: None,
+                ..Group::default()
             }
         );
         assert_eq!(warnings.take(), Vec::<String>::new());

@@ -25,6 +25,8 @@ pub(crate) fn read(root: &Root, warnings: &mut Warnings) -> HostReading {
     }
     reading.files = warnings.keep(root.number("proc/sys/fs/file-nr"));
     reading.conntrack = warnings.keep(root.number("proc/sys/net/netfilter/nf_conntrack_count"));
+    reading.tasks =
+        warnings.keep(root.read("proc/loadavg")).and_then(|text| warnings.keep(tasks(&text).map(Some)));
     if let Some(text) = warnings.keep(root.read("proc/stat")) {
         let ticks = warnings.keep(busy_ticks(&text));
         reading.cpu_busy_seconds = ticks.map(|t| t as f64 / rustix::param::clock_ticks_per_second() as f64);
@@ -63,6 +65,14 @@ pub(crate) fn identity(root: &Root, pid: u32, warnings: &mut Warnings) -> Host {
 /// A value of a line like `TCP: inuse 5 orphan 0 tw 0 alloc 8 mem 1`.
 fn sockstat(text: &Text, line: &str, key: &str) -> Result<Option<u64>, Error> {
     text.find(line).map(|line| line.after(key, "pairs of a name and a number")).transpose()
+}
+
+/// The fourth word of `/proc/loadavg` is runnable and existing threads: `2/217` (proc_loadavg(5)).
+fn tasks(text: &Text) -> Result<u64, Error> {
+    let line = text.whole();
+    let existing =
+        line.text.split_ascii_whitespace().nth(3).and_then(|word| word.split_once('/')?.1.parse().ok());
+    existing.ok_or_else(|| line.malformed("1-minute 5-minute 15-minute RUNNABLE/EXISTING LAST"))
 }
 
 /// Ticks of all CPUs but idle and iowait: the line `cpu` of `/proc/stat` (proc_stat(5)). Guests' ticks are
@@ -121,6 +131,7 @@ mod tests {
         fake.file("proc/pressure/memory", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
         fake.file("proc/vmstat", "nr_free_pages 1\noom_kill 2\n");
         fake.file("proc/sys/net/netfilter/nf_conntrack_count", "5\n");
+        fake.file("proc/loadavg", "0.10 0.20 0.30 2/217 4711\n");
         fake
     }
 
@@ -142,6 +153,7 @@ mod tests {
                 memory_pressure_seconds: Some(0.0),
                 oom_kills: Some(2),
                 conntrack: Some(5),
+                tasks: Some(217),
             }
         );
         assert_eq!(warnings.take(), Vec::<String>::new());

@@ -10,6 +10,8 @@
 //! | `process` | memory, descriptors and limits of one process |
 //! | `group` | the same, summed over a group of processes |
 //! | `cpu` | CPU time of a group, monotone while its processes come and go |
+//! | `threads` | CPU of the busiest thread of a group |
+//! | `jvm` | the heap of a Java virtual machine, from its `hsperfdata` file |
 //! | `cgroup` | a cgroup's limits and use, v1 and v2 |
 //! | `host` | memory, sockets, descriptors, CPU and pressure of the host |
 //! | `tcp` | the kernel's TCP counters |
@@ -26,6 +28,7 @@ mod fake;
 mod find;
 mod group;
 mod host;
+mod jvm;
 mod listener;
 mod observer;
 mod process;
@@ -34,6 +37,7 @@ mod settings;
 mod sock_diag;
 mod table;
 mod tcp;
+mod threads;
 
 pub use find::Finder;
 pub use observer::{Glance, Observer};

@@ -138,6 +138,18 @@ impl Observer {
         }
     }
 
+    /// How full the target's accept queues are now, and no more: two questions to the kernel, cheap enough for many
+    /// times a second. `None`: they cannot be seen from here.
+    pub fn listener(&mut self) -> Option<Listener> {
+        let local = self.local();
+        listener::summary(&listener::of_target(self.sockets.as_ref(), &local).ok()?)
+    }
+
+    /// The kernel's TCP counters now, and no more.
+    pub fn tcp(&mut self) -> TcpCounters {
+        tcp::read(&self.root, &mut self.warnings)
+    }
+
     /// The machine that the generator runs on.
     pub fn host(&mut self) -> Host {
         host::identity(&self.root, self.own_pid, &mut self.warnings)
@@ -181,12 +193,16 @@ impl Observer {
             true => !sight.target.contains(&p.parent),
             false => owners.contains(&p.pid),
         };
-        let seen = |p: &Process| ProcessSeen {
-            pid: p.pid,
-            name: p.name.clone(),
-            role: if listens(p) { "listens" } else { "child" }.into(),
+        let alive: Vec<&Process> = sight.processes(&sight.target).into_iter().filter(|p| !p.zombie).collect();
+        let above: BTreeSet<u32> =
+            alive.iter().filter(|p| listens(p)).flat_map(|p| sight.table.ancestors(p.pid)).collect();
+        let role = |p: &Process| match (listens(p), above.contains(&p.pid)) {
+            (true, _) => "listens",
+            (false, true) => "parent",
+            (false, false) => "child",
         };
-        sight.processes(&sight.target).into_iter().filter(|p| !p.zombie).map(seen).collect()
+        let seen = |p: &&Process| ProcessSeen { pid: p.pid, name: p.name.clone(), role: role(p).into() };
+        alive.iter().map(seen).collect()
     }
 
     /// Why the target's processes could not be seen at the last look, and how to make them seen; `None`: they

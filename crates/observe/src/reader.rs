@@ -41,6 +41,14 @@ pub enum Error {
         /// What does, cut short.
         found: String,
     },
+    /// A file that is not text says something else than it should.
+    #[error("understand {}: {what}", path.display())]
+    Undecodable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
     /// The kernel did not answer a question about sockets (sock_diag(7)).
     #[error("list listening sockets (sock_diag): {0}")]
     SockDiag(#[source] io::Error),
@@ -84,12 +92,17 @@ impl Root {
 
     /// Reads the ids of all processes: the numbers among the names in `proc`.
     pub(crate) fn pids(&self) -> Result<Vec<u32>, Error> {
-        let path = self.join("proc");
+        Ok(self.numbered("proc")?.unwrap_or_default())
+    }
+
+    /// The numbers among the names in a directory; `None` if it is absent, or its process has ended.
+    pub(crate) fn numbered(&self, below: impl AsRef<Path>) -> Result<Option<Vec<u32>>, Error> {
+        let path = self.join(below);
         let entries = match std::fs::read_dir(&path) {
             Ok(entries) => entries,
-            Err(e) => return Ok(absent::<()>(path, e)?.map(|()| vec![]).unwrap_or_default()),
+            Err(e) => return absent(path, e),
         };
-        Ok(entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect())
+        Ok(Some(entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect()))
     }
 }
 

@@ -38,6 +38,7 @@ fn server() {
                 children.extend((0..count).map(|_| Command::new("sleep").arg("60").spawn().unwrap()));
             }
             "threads" => threads.extend((0..count).map(|_| std::thread::spawn(std::thread::park))),
+            "spin" => (0..count).for_each(|_| drop(std::thread::spawn(spin))),
             "accept" => (0..count).for_each(|_| files.push(rustix::net::accept(&listener).unwrap().into())),
             // Burns CPU in a child, which is then waited for.
             "burn" => drop(
@@ -52,6 +53,13 @@ fn server() {
     for child in &mut children {
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+}
+
+/// Keeps a CPU busy until the end of this process.
+fn spin() {
+    loop {
+        std::hint::spin_loop();
     }
 }
 
@@ -176,6 +184,20 @@ fn descriptors_and_threads_are_counted_exactly() {
     // Both ways of counting agree.
     let entries = std::fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count();
     assert_eq!(after.descriptors, Some(entries as u64));
+}
+
+#[test]
+fn a_thread_that_never_rests_is_the_busiest() {
+    let mut server = Server::start(1);
+    let mut observer = server.observer();
+    assert_eq!(observe(&mut observer).target.unwrap().busiest_thread_cpus, None);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let resting = observe(&mut observer).target.unwrap().busiest_thread_cpus.unwrap();
+    server.ask("spin", 1);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let spinning = observe(&mut observer).target.unwrap().busiest_thread_cpus.unwrap();
+    // Other tests take turns on the same CPUs.
+    assert!(resting < 0.05 && (0.1..1.1).contains(&spinning), "{resting}, then {spinning}");
 }
 
 #[test]

@@ -18,6 +18,7 @@ Examples:
   plimsoll hold tcp://127.0.0.1:7000 --serve -c 100k      try it on the node that comes with it
   plimsoll hold wss://chat.internal/ws -c 20k --html report.html
   plimsoll hold http://127.0.0.1:8080/ --until-it-breaks -c 50k
+  plimsoll storm tcp://127.0.0.1:7000 -c 20k              all at once, dropped, and all back
   plimsoll doctor -c 200k tcp://127.0.0.1:7000            what would break, before any load
 
 Exit codes: 0 done; 1 it could not run; 2 wrong usage; 3 the target did not hold what was asked;
@@ -27,14 +28,18 @@ Exit codes: 0 done; 1 it could not run; 2 wrong usage; 3 the target did not hold
 pub(crate) enum Command {
     /// How many connections can the target hold, at what cost each, and what ends it?
     Hold(Box<HoldArgs>),
+    /// What if all clients come at one instant, are dropped, and all come back?
+    Storm(Box<StormArgs>),
     /// Run the node: the reference messaging server, to try things on.
     Serve(ServeArgs),
     /// What would break for N connections, before any load? And which lines lift it?
     Doctor(DoctorArgs),
+    /// What can break at all? How does it show, what lifts it, and how is it made to happen?
+    Limits(LimitsArgs),
     /// Judge and draw a stored result again.
     Report(ReportArgs),
     /// Run the experiment that a TOML file describes.
-    Run(RunArgs),
+    Run(FileArgs),
     /// One worker of an experiment; started by the coordinator.
     #[command(hide = true)]
     Worker,
@@ -90,6 +95,73 @@ pub(crate) struct HoldArgs {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_positive_duration, env = "PLIMSOLL_OBJECTIVE")]
     pub(crate) objective: f64,
 
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+const STORM_EXAMPLES: &str = "\
+Examples:
+  plimsoll storm tcp://127.0.0.1:7000 --serve -c 20k
+  plimsoll storm wss://chat.internal/ws -c 20k --patience 30s --html storm.html
+  plimsoll storm http://127.0.0.1:8080/ -c 10k --bursts 5 --every 2s
+  plimsoll storm tcp://127.0.0.1:7000 -c 20k --fail-if 'storm.rounds.1.all_ready_seconds > 1s'
+
+Three rounds: `first`, as --bursts or --spread have it, else all at one instant; `return`, all dropped and back
+at one instant; `return with jitter`, the same with full jitter and exponential back-off up to 10 s. Every
+connection makes a round trip as soon as it is ready, and counts as ready only if that comes back.
+
+Exit code 3 if a connection of any round never became ready within the patience.";
+
+#[derive(Debug, Args)]
+#[command(after_help = STORM_EXAMPLES)]
+pub(crate) struct StormArgs {
+    /// The server under test: SCHEME://HOST[:PORT][/PATH]
+    #[arg(env = "PLIMSOLL_URL")]
+    pub(crate) url: String,
+
+    /// How many connections come (10k, 1M)
+    #[arg(short = 'c', long = "connections", value_name = "N", value_parser = units::parse_count, env = "PLIMSOLL_CONNECTIONS")]
+    pub(crate) connections: u64,
+
+    /// Cut the first round into so many equal bursts
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000), env = "PLIMSOLL_BURSTS", conflicts_with = "spread")]
+    pub(crate) bursts: u32,
+
+    /// From one burst to the next
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_positive_duration, env = "PLIMSOLL_EVERY")]
+    pub(crate) every: f64,
+
+    /// Spread the first round evenly over this long
+    #[arg(long, value_name = "TIME", value_parser = parse_positive_duration, env = "PLIMSOLL_SPREAD")]
+    pub(crate) spread: Option<f64>,
+
+    /// How long each round is held before all are dropped
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::parse_duration_seconds, env = "PLIMSOLL_HOLD")]
+    pub(crate) hold: f64,
+
+    /// How long they stay away after they were dropped
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::parse_duration_seconds, env = "PLIMSOLL_AWAY")]
+    pub(crate) away: f64,
+
+    /// How long a connection may take to become ready, all its attempts together
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse_positive_duration, env = "PLIMSOLL_PATIENCE")]
+    pub(crate) patience: f64,
+
+    /// With back-off: how long one attempt may take before the next is made
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_positive_duration, env = "PLIMSOLL_ATTEMPT")]
+    pub(crate) attempt: f64,
+
+    /// With back-off: the longest wait before the first attempt; it doubles with each further one, up to 10 s
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_positive_duration, env = "PLIMSOLL_BACKOFF")]
+    pub(crate) backoff: f64,
+
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+/// What every experiment that connects to a target has.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
     /// Addresses to connect from: ADDR,ADDR-ADDR,...; default: chosen by the plan
     #[arg(long, value_name = "ADDR,ADDR-ADDR", value_delimiter = ',', env = "PLIMSOLL_SOURCE")]
     pub(crate) source: Vec<String>,
@@ -102,7 +174,7 @@ pub(crate) struct HoldArgs {
     #[arg(long, env = "PLIMSOLL_SERVE")]
     pub(crate) serve: bool,
 
-    /// tcp, tls: what a heartbeat says instead of an echo request; \r \n \t \xNN are read
+    /// tcp, tls: what a round trip says instead of an echo request; \r \n \t \xNN are read
     #[arg(long, value_name = "TEXT", env = "PLIMSOLL_SEND", requires = "expect")]
     pub(crate) send: Option<String>,
 
@@ -130,11 +202,11 @@ pub(crate) struct HoldArgs {
     #[arg(long, value_name = "PATH", env = "PLIMSOLL_CGROUP")]
     pub(crate) cgroup: Option<String>,
 
-    /// Exit with code 99 if this holds of the result: `verify.latency.p99_ms > 100`, `failed > 0`
+    /// Exit with code 99 if this holds of the result: `failed > 0`, `verify.latency.p99_ms > 100`
     #[arg(long, value_name = "EXPR", env = "PLIMSOLL_FAIL_IF")]
     pub(crate) fail_if: Vec<String>,
 
-    /// A public address is only held connections to if it is named here
+    /// A public address is only connected to if it is named here
     #[arg(long, value_name = "HOST", env = "PLIMSOLL_ALLOW_PUBLIC")]
     pub(crate) allow_public: Option<String>,
 
@@ -218,8 +290,9 @@ Examples:
   plimsoll doctor -c 200k                                 this machine as a client
   plimsoll doctor -c 50k http://127.0.0.1:8080/           and the server that listens there
   plimsoll doctor -c 100k tcp://10.0.0.5:7000 --source 10.0.0.10-10.0.0.14
+  plimsoll doctor -c 200k --emit sysctl tcp://127.0.0.1:7000 > /etc/sysctl.d/90-plimsoll.conf
 
-Exit code 3 if something would stop below N, else 0.";
+Exit code 3 if something would stop below N, else 0; with --emit, 0 once the file is written.";
 
 #[derive(Debug, Args)]
 #[command(after_help = DOCTOR_EXAMPLES)]
@@ -238,6 +311,40 @@ pub(crate) struct DoctorArgs {
     /// The server's process, if its port does not tell
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
+
+    /// Write the file that would make N fit, with only the lines that differ from what is set now
+    #[arg(long, value_name = "FORM")]
+    pub(crate) emit: Option<Emit>,
+}
+
+/// A file of settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Emit {
+    /// For /etc/sysctl.d/
+    Sysctl,
+    /// A drop-in for the server's unit
+    Systemd,
+    /// For /etc/security/limits.d/
+    Limits,
+}
+
+const LIMITS_EXAMPLES: &str = "\
+Examples:
+  plimsoll limits                                         the whole catalogue
+  plimsoll limits server.nofile                           what is known of one, and how to make it happen
+  plimsoll limits server.nofile --induce                  makes it happen here, small and bounded
+
+Exit code 0; with --induce, 1 if it was not met or cannot be made to happen here. 2 for an unknown ID.";
+
+#[derive(Debug, Args)]
+#[command(after_help = LIMITS_EXAMPLES)]
+pub(crate) struct LimitsArgs {
+    /// The limit, by its name in the catalogue
+    pub(crate) id: Option<String>,
+
+    /// Make it happen on this machine, and show what a run says of it
+    #[arg(long, requires = "id")]
+    pub(crate) induce: bool,
 }
 
 const REPORT_EXAMPLES: &str = "\
@@ -269,7 +376,7 @@ A file names its experiment and URL; every other key is a flag of that experimen
 
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
-pub(crate) struct RunArgs {
+pub(crate) struct FileArgs {
     /// The TOML file
     pub(crate) file: PathBuf,
 }

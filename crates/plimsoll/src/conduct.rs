@@ -1,24 +1,28 @@
 //! How is a hold conducted? Stage by stage: open, verify, settle, look; then hold, verify once more, drain.
 
-use std::collections::BTreeMap;
+mod storm;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use analysis::search::{Next, Search};
 use fleet::{Crew, Event, Order, Report};
 use model::observation::Observation;
-use model::result::{Idle, Moment, Purpose, Stage};
+use model::result::{CpuUse, Moment, Purpose, Stage};
+use model::storm::{Round, Wave};
 use model::{FailureKind, Latencies, Sample, Spec, Tally, units};
-use observe::Observer;
+use observe::{Glance, Observer};
 use reactor::clock::{self, Nanos};
 
 use crate::progress::{Audience, Progress};
+use storm::QueueWatch;
 
 /// How often the probes look.
 const LOOK_EVERY: Nanos = clock::SECOND;
 /// The quiet part at the end of each stage, in which only heartbeats go on.
 const SETTLE: Nanos = clock::SECOND;
-/// Beyond the patience of its connections, a worker that has not concluded is stuck.
-const GRACE: f64 = 20.0;
+/// A worker reports twice a second; one that says nothing for so long hangs.
+const WORKER_SILENCE: Nanos = 20 * clock::SECOND;
 /// A search starts with this many connections.
 const SEARCH_START: u64 = 1_000;
 
@@ -26,6 +30,8 @@ const SEARCH_START: u64 = 1_000;
 #[derive(Debug, Default)]
 pub(crate) struct Conducted {
     pub(crate) stages: Vec<Stage>,
+    /// Of a storm.
+    pub(crate) rounds: Vec<Round>,
     pub(crate) series: Vec<Moment>,
     /// Everything that all workers counted.
     pub(crate) total: Sample,
@@ -44,7 +50,7 @@ pub(crate) struct Conducted {
     pub(crate) seconds: f64,
 }
 
-/// Conducts the workers through one hold.
+/// Conducts the workers through one experiment.
 pub(crate) struct Conductor<'a> {
     spec: &'a Spec,
     crew: Crew,
@@ -55,15 +61,23 @@ pub(crate) struct Conductor<'a> {
     /// Each worker's latest counters; those that died keep what they had, their connections counted as lost.
     latest: Vec<Sample>,
     alive: Vec<bool>,
+    /// When each worker last said something, and when that was last looked at.
+    heard: Vec<Nanos>,
+    listened: Nanos,
     out: Conducted,
     stage: Window,
     moment: Window,
     doing: &'static str,
     wanted: u64,
-    latest_seen: Observation,
+    /// What was seen at the last moment of the series.
+    looked: Observation,
     look_at: Nanos,
     /// When what is being done now will be over, where that is known.
     over_at: Option<Nanos>,
+    /// What the workers saw of the wave under way.
+    wave: Wave,
+    /// The accept queues, while they are watched.
+    queues: Option<QueueWatch>,
 }
 
 /// Latencies and counters since some moment.
@@ -103,7 +117,9 @@ impl<'a> Conductor<'a> {
             started: now,
             latest: vec![Sample::default(); workers as usize],
             alive: vec![true; workers as usize],
-            latest_seen: before.clone(),
+            heard: vec![now; workers as usize],
+            listened: now,
+            looked: before.clone(),
             out: Conducted { before, ..Conducted::default() },
             stage: Window::default(),
             moment: Window { at: now, ..Window::default() },
@@ -111,12 +127,19 @@ impl<'a> Conductor<'a> {
             wanted: 0,
             look_at: now + LOOK_EVERY,
             over_at: None,
+            wave: Wave::default(),
+            queues: None,
         }
     }
 
     /// Runs to the end, however it comes.
     pub(crate) fn run(mut self) -> Conducted {
-        let stopped = if self.spec.until_it_breaks { self.search() } else { self.ramp() }.is_err();
+        let ended = match self.spec.storm {
+            Some(_) => self.storm(),
+            None if self.spec.until_it_breaks => self.search(),
+            None => self.ramp(),
+        };
+        let stopped = ended.is_err();
         self.out.interrupted = stopped;
         if stopped {
             self.audience.say("stopping: the report follows; Ctrl-C again ends at once, without it");
@@ -175,7 +198,7 @@ impl<'a> Conductor<'a> {
 
     /// Waits until every worker has taken its assignment.
     fn begin(&mut self) -> Result<(), Stopped> {
-        self.wait_for_all("start", |r| matches!(r, Report::Started).then_some(0)).map(|_| ())
+        self.carry_out("start", None, |r| matches!(r, Report::Started).then_some(0)).map(|_| ())
     }
 
     /// One connection before all others: what fails for every one should be told at once. It is kept.
@@ -187,7 +210,7 @@ impl<'a> Conductor<'a> {
         if verified == 1 {
             return Ok(true);
         }
-        let stage = self.judged_stage(Purpose::Ramp, 1, (verified, 0.0), 0.0, None);
+        let stage = self.judged_stage(Purpose::Ramp, 1, (verified, 0.0), (0.0, None), None);
         self.out.stages.push(stage);
         Ok(false)
     }
@@ -196,13 +219,15 @@ impl<'a> Conductor<'a> {
     fn stage(&mut self, size: u64, purpose: Purpose) -> Result<(u64, bool), Stopped> {
         self.stage = self.window();
         self.wanted = size;
+        let first = self.observer.glance();
         let began = clock::now();
         self.open(size)?;
         let seconds = clock::to_seconds(clock::now() - began);
+        let establishing = used(began, &first, &self.observer.glance());
         self.out.establish_seconds += seconds;
         let pass = self.verify()?;
         let idle = self.quiet_time("settle", SETTLE)?;
-        let stage = self.judged_stage(purpose, size, pass, seconds, Some(idle));
+        let stage = self.judged_stage(purpose, size, pass, (seconds, Some(establishing)), Some(idle));
         let passed = stage.passed;
         self.audience.stage(&stage);
         self.out.stages.push(stage);
@@ -218,7 +243,7 @@ impl<'a> Conductor<'a> {
         self.out.held = held;
         let idle = idle?;
         let pass = self.verify()?;
-        let stage = self.judged_stage(Purpose::Confirm, size, pass, 0.0, Some(idle));
+        let stage = self.judged_stage(Purpose::Confirm, size, pass, (0.0, None), Some(idle));
         let passed = stage.passed;
         self.audience.stage(&stage);
         self.out.stages.push(stage);
@@ -226,16 +251,16 @@ impl<'a> Conductor<'a> {
     }
 
     fn open(&mut self, total: u64) -> Result<(), Stopped> {
-        self.crew.tell_all(&Order::Open { total });
-        self.wait_for_all("establish", |r| matches!(r, Report::Opened).then_some(0)).map(|_| ())
+        let order = Order::Open { total };
+        let opened = |r: &Report| matches!(r, Report::Opened).then_some(0);
+        self.carry_out("establish", Some(&order), opened).map(|_| ())
     }
 
     /// A round trip on every connection: how many came back, and how long it took.
     fn verify(&mut self) -> Result<(u64, f64), Stopped> {
         self.out.verify_latency = Latencies::default();
         let began = clock::now();
-        self.crew.tell_all(&Order::Verify);
-        let verified = self.wait_for_all("verify", |r| match r {
+        let verified = self.carry_out("verify", Some(&Order::Verify), |r| match r {
             Report::Verified { verified } => Some(*verified),
             _ => None,
         })?;
@@ -246,7 +271,7 @@ impl<'a> Conductor<'a> {
     }
 
     /// Lets time pass in which only heartbeats go on; gives what CPU each side used in it.
-    fn quiet_time(&mut self, doing: &'static str, length: Nanos) -> Result<Idle, Stopped> {
+    fn quiet_time(&mut self, doing: &'static str, length: Nanos) -> Result<CpuUse, Stopped> {
         self.doing = doing;
         let first = self.observer.glance();
         let began = clock::now();
@@ -258,35 +283,35 @@ impl<'a> Conductor<'a> {
             }
         }
         self.over_at = None;
-        let last = self.observer.glance();
-        let used = |a: Option<f64>, b: Option<f64>| Some((b? - a?).max(0.0));
-        Ok(Idle {
-            seconds: clock::to_seconds(clock::now() - began),
-            target_cpu_seconds: used(first.target_cpu_seconds, last.target_cpu_seconds),
-            generator_cpu_seconds: used(first.generator_cpu_seconds, last.generator_cpu_seconds),
-        })
+        Ok(used(began, &first, &self.observer.glance()))
     }
 
-    /// Waits until every worker alive has given the report looked for; adds up what they carry.
-    fn wait_for_all(
+    /// Gives an order to every worker and waits for the report that concludes it from each one alive; adds up what
+    /// these carry.
+    fn carry_out(
         &mut self,
         doing: &'static str,
-        looked_for: impl Fn(&Report) -> Option<u64>,
+        order: Option<&Order>,
+        concludes: impl Fn(&Report) -> Option<u64>,
     ) -> Result<u64, Stopped> {
         self.doing = doing;
-        let mut given = vec![false; self.workers as usize];
+        let mut unconcluded: BTreeSet<u32> = (0..self.workers).filter(|w| self.alive[*w as usize]).collect();
+        if let Some(order) = order {
+            unconcluded.iter().for_each(|w| self.crew.tell(*w, order));
+        }
         let mut sum = 0;
-        // Every wait of a worker is bounded by its patience; this is for a worker that hangs.
-        let interval = self.spec.heartbeat_seconds.unwrap_or(0.0);
-        let stuck = clock::from_seconds(self.spec.patience_seconds * 2.0 + interval + GRACE);
-        let mut progress_at = clock::now();
-        let mut moved = self.total_moves();
-        while (0..self.workers as usize).any(|w| self.alive[w] && !given[w]) {
-            let timeout = self.look_at.saturating_sub(clock::now()).max(clock::MILLISECOND);
+        loop {
+            unconcluded.retain(|w| self.alive[*w as usize]);
+            if unconcluded.is_empty() {
+                return Ok(sum);
+            }
+            let next = self.queues.as_ref().map_or(Nanos::MAX, QueueWatch::next).min(self.look_at);
+            let timeout = next.saturating_sub(clock::now()).max(clock::MILLISECOND);
             match self.crew.next(Duration::from_nanos(timeout)) {
                 Some(Event::Report(w, report)) => {
-                    if let Some(carried) = looked_for(&report) {
-                        given[w as usize] = true;
+                    if let Some(carried) = concludes(&report)
+                        && unconcluded.remove(&w)
+                    {
                         sum += carried;
                     }
                     self.take_report(w, report);
@@ -295,31 +320,24 @@ impl<'a> Conductor<'a> {
                 Some(Event::Stop) => return Err(Stopped),
                 None => {}
             }
+            self.look_at_queues();
             self.look_if_due();
-            let moves = self.total_moves();
-            if moves != moved {
-                moved = moves;
-                progress_at = clock::now();
-            }
-            if clock::now() > progress_at + stuck {
-                for w in 0..self.workers {
-                    if self.alive[w as usize] && !given[w as usize] {
-                        self.lost_worker(w, "stopped reporting".to_owned());
-                    }
-                }
-            }
+            self.give_up_the_silent();
         }
-        Ok(sum)
     }
 
-    /// Something that changes while anything goes on at all.
-    fn total_moves(&self) -> u64 {
-        self.latest
-            .iter()
-            .map(|s| {
-                s.counters.attempted + s.counters.became_ready + s.counters.dropped + s.counters.bytes_in
-            })
-            .sum()
+    /// A worker that hangs says nothing. Time in which nobody listened to them is no worker's silence.
+    fn give_up_the_silent(&mut self) {
+        let now = clock::now();
+        let turn = now - std::mem::replace(&mut self.listened, now);
+        for w in 0..self.workers {
+            let heard = &mut self.heard[w as usize];
+            *heard += turn.saturating_sub(LOOK_EVERY);
+            if self.alive[w as usize] && now.saturating_sub(*heard) > WORKER_SILENCE {
+                let silence = units::seconds(clock::to_seconds(WORKER_SILENCE));
+                self.lost_worker(w, format!("has said nothing for {silence}"));
+            }
+        }
     }
 
     fn pass_time(&mut self, end: Nanos) -> Waited {
@@ -331,10 +349,15 @@ impl<'a> Conductor<'a> {
             None => {}
         }
         self.look_if_due();
+        self.give_up_the_silent();
         Waited::Done
     }
 
     fn take_report(&mut self, worker: u32, report: Report) {
+        if !self.alive[worker as usize] {
+            return;
+        }
+        self.heard[worker as usize] = clock::now();
         match report {
             Report::Sample(sample) => {
                 // Counters run from the worker's start and are kept as they are; latencies are added up over time.
@@ -350,7 +373,8 @@ impl<'a> Conductor<'a> {
             Report::Failed(why) => self.lost_worker(worker, why),
             // Its end is no loss any more.
             Report::Drained => self.alive[worker as usize] = false,
-            Report::Started | Report::Opened | Report::Verified { .. } | Report::Quiet => {}
+            Report::WaveOver(wave) => self.wave.merge(&wave),
+            Report::Started | Report::Opened | Report::Verified { .. } | Report::Dropped | Report::Quiet => {}
         }
     }
 
@@ -396,11 +420,10 @@ impl<'a> Conductor<'a> {
         purpose: Purpose,
         size: u64,
         (verified, verify_seconds): (u64, f64),
-        seconds: f64,
-        idle: Option<Idle>,
+        (seconds, establishing): (f64, Option<CpuUse>),
+        idle: Option<CpuUse>,
     ) -> Stage {
         let seen = self.observer.observe();
-        self.latest_seen = seen.clone();
         let now = self.counters().counters;
         let failed = now.failed.since(&self.stage.since.counters.failed);
         let latency = self.out.verify_latency.summary();
@@ -425,6 +448,7 @@ impl<'a> Conductor<'a> {
             host: seen.host,
             tcp: seen.tcp,
             listener: seen.listener,
+            establishing,
             idle,
             passed: why_failed.is_none(),
             why_failed,
@@ -438,10 +462,12 @@ impl<'a> Conductor<'a> {
         if now < self.look_at {
             return;
         }
-        self.look_at = now + LOOK_EVERY;
         let seen = self.observer.observe();
+        // On a crowded machine a look takes long; the workers must be listened to for at least as long.
+        let looked = clock::now();
+        self.look_at = looked + LOOK_EVERY.max(looked - now);
         let moment = self.moment_now(now, &seen);
-        self.latest_seen = seen;
+        self.looked = seen;
         let all = self.counters();
         self.audience.moment(&Progress {
             moment: &moment,
@@ -449,7 +475,7 @@ impl<'a> Conductor<'a> {
             requested: self.spec.connections,
             left_seconds: self.over_at.map(|at| clock::to_seconds(at.saturating_sub(now))),
             before: &self.out.before,
-            seen: &self.latest_seen,
+            seen: &self.looked,
             interrupted: self.out.interrupted,
         });
         self.out.series.push(moment);
@@ -460,11 +486,12 @@ impl<'a> Conductor<'a> {
         let all = self.counters().counters;
         let since = &self.moment.since.counters;
         let span = clock::to_seconds(now.saturating_sub(self.moment.at)).max(1e-3);
-        let last = &self.latest_seen;
+        let last = &self.looked;
         let beats = &self.moment.seen.beats;
         let cpus = |a: Option<f64>, b: Option<f64>| Some(((b? - a?) / span).max(0.0));
         let target = seen.target.as_ref();
         let generator = seen.generator.as_ref();
+        let rose = |a: Option<u64>, b: Option<u64>| Some(b?.saturating_sub(a?));
         let kernel = seen.host.slab_bytes.zip(seen.host.socket_buffer_bytes).map(|(a, b)| a + b);
         Moment {
             t_seconds: clock::to_seconds(now - self.started),
@@ -488,7 +515,13 @@ impl<'a> Conductor<'a> {
                 generator.map(|g| g.cpu_seconds),
             ),
             kernel_bytes: kernel,
+            target_busiest_cpus: target.and_then(|g| g.busiest_thread_cpus),
+            host_cpus: cpus(last.host.cpu_busy_seconds, seen.host.cpu_busy_seconds),
             accept_queue: seen.listener.as_ref().map(|l| l.queued),
+            listen_overflows: rose(last.tcp.listen_overflows, seen.tcp.listen_overflows),
+            syn_retransmits: rose(last.tcp.syn_retransmits, seen.tcp.syn_retransmits),
+            target_most_descriptors: target.and_then(|g| g.most_descriptors),
+            target_threads: target.map(|g| g.threads),
             generator_lag_ms: self.moment.seen.lag.summary().map(|l| l.max_ms),
         }
     }
@@ -498,17 +531,27 @@ impl<'a> Conductor<'a> {
         if self.out.held == 0 {
             self.out.held = self.ready();
         }
-        self.crew.tell_all(&Order::Quiet);
-        let _ = self.wait_for_all("quiet", |r| matches!(r, Report::Quiet).then_some(0));
+        let quiet = |r: &Report| matches!(r, Report::Quiet).then_some(0);
+        let _ = self.carry_out("quiet", Some(&Order::Quiet), quiet);
         let all = self.counters();
         self.out.total.counters = all.counters;
         self.out.total.cpu_seconds = all.cpu_seconds;
         self.out.after = self.observer.observe();
         // Whatever happens while draining is no finding about the target.
         let total = self.out.total.clone();
-        self.crew.tell_all(&Order::Drain);
-        let _ = self.wait_for_all("drain", |r| matches!(r, Report::Drained).then_some(0));
+        let drained = |r: &Report| matches!(r, Report::Drained).then_some(0);
+        let _ = self.carry_out("drain", Some(&Order::Drain), drained);
         self.out.total = total;
+    }
+}
+
+/// What each side used between two glances.
+fn used(began: Nanos, first: &Glance, last: &Glance) -> CpuUse {
+    let used = |a: Option<f64>, b: Option<f64>| Some((b? - a?).max(0.0));
+    CpuUse {
+        seconds: clock::to_seconds(clock::now() - began),
+        target_cpu_seconds: used(first.target_cpu_seconds, last.target_cpu_seconds),
+        generator_cpu_seconds: used(first.generator_cpu_seconds, last.generator_cpu_seconds),
     }
 }
 

@@ -10,7 +10,7 @@ use observe::{Observer, Root};
 use crate::cli::DoctorArgs;
 use crate::hold::{finder, means, with_plan};
 use crate::outputs::terminal_style;
-use crate::{Failed, reach};
+use crate::{Failed, emit, reach};
 
 /// Prints the ladder from settings alone; exit code 3 if something would stop below what is asked.
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8, Failed> {
@@ -49,10 +49,19 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8, Failed> {
         result.settings.target_hidden =
             Some("no server was named; give its URL to see its limits too".to_owned());
     }
+    if let Some(form) = args.emit {
+        print_file(&emit::file(form, &limits::lifting(&result), &result));
+        return Ok(0);
+    }
     result.limits = limits::doctor(&result);
     print(&result, &shortfalls, args.url.is_some());
     let stops = result.limits.iter().any(|f| f.ceiling_connections.is_some_and(|c| c < args.connections));
     Ok(if stops || !shortfalls.is_empty() { 3 } else { 0 })
+}
+
+#[expect(clippy::print_stdout, reason = "the file goes to standard output")]
+fn print_file(file: &str) {
+    print!("{file}");
 }
 
 #[expect(clippy::print_stdout, reason = "the answer goes to standard output")]
@@ -77,22 +86,10 @@ fn print(result: &RunResult, shortfalls: &[plan::Shortfall], with_target: bool) 
 
 fn spec(target: Target, args: &DoctorArgs) -> Spec {
     Spec {
-        target,
-        connections: args.connections,
         stages: 1,
-        rate_per_second: None,
         heartbeat_seconds: None,
         hold_seconds: 0.0,
-        until_it_breaks: false,
-        objective_seconds: 1.0,
-        patience_seconds: 10.0,
         sources: args.source.clone(),
-        workers: None,
-        send: None,
-        expect: None,
-        ca: None,
-        insecure: false,
-        serve: false,
-        fail_if: Vec::new(),
+        ..Spec::new(target, args.connections)
     }
 }

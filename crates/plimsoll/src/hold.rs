@@ -1,4 +1,4 @@
-//! `plimsoll hold`: from a command line to a verdict.
+//! `plimsoll hold`: from a command line to a verdict; and what every experiment does on that way.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -11,13 +11,12 @@ use fleet::plan::{self, Means, Sources};
 use fleet::{Assignment, Crew, Order};
 use model::observation::{Observation, Settings};
 use model::result::{RunResult, WorkerSeen};
-use model::{FailureKind, Phase, Spec, Target};
+use model::{FailureKind, Phase, Round, Spec, StormResult, Target};
 use observe::{Finder, Observer, Root};
 use reactor::socket;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::cli::HoldArgs;
+use crate::cli::{HoldArgs, RunArgs};
 use crate::conduct::{Conducted, Conductor};
 use crate::live::Live;
 use crate::outputs::Outputs;
@@ -25,21 +24,52 @@ use crate::progress::{Audience, Lines, Quiet};
 use crate::serving::{self, Beside};
 use crate::{Failed, reach};
 
+/// The nice value of the coordinator's thread.
+const LOOKER_PRIORITY: i32 = -10;
+
+/// How many connections are asked for where none are named: as many as memory allows.
+const NOT_SAID: u64 = 0;
+
 /// The least time that a handshake or round trip is given: a lost SYN is sent again after 1, 3 and 7 seconds.
 const LEAST_PATIENCE_SECONDS: f64 = 10.0;
 
 /// Runs a hold; gives the exit code.
 pub(crate) fn hold(args: &HoldArgs) -> Result<u8, Failed> {
-    let target = Target::parse(&args.url).map_err(|e| Failed::Usage(e.to_string()))?;
+    let target = checked_target(&args.url, &args.run)?;
+    run(spec_of(args, target)?, "hold", &args.run)
+}
+
+/// The target, and whether the thresholds ask for figures that there are: known before anything is begun.
+pub(crate) fn checked_target(url: &str, args: &RunArgs) -> Result<Target, Failed> {
+    let target = Target::parse(url).map_err(|e| Failed::Usage(e.to_string()))?;
     threshold::check_paths(&args.fail_if).map_err(|e| Failed::Usage(e.to_string()))?;
+    Ok(target)
+}
+
+/// What the arguments that all experiments have in common ask for.
+pub(crate) fn common_spec(target: Target, connections: u64, args: &RunArgs) -> Spec {
+    Spec {
+        sources: args.source.clone(),
+        workers: args.workers.0,
+        send: args.send.clone(),
+        expect: args.expect.clone(),
+        ca: args.ca.as_ref().map(|p| p.display().to_string()),
+        insecure: args.insecure,
+        serve: args.serve,
+        fail_if: args.fail_if.clone(),
+        ..Spec::new(target, connections)
+    }
+}
+
+/// Runs what is asked, from the outputs' opening to their writing; gives the exit code.
+pub(crate) fn run(mut spec: Spec, experiment: &str, args: &RunArgs) -> Result<u8, Failed> {
     let outputs = Outputs::open(&args.outputs)?;
-    let addresses = reach::resolve(&target, args.allow_public.as_deref())
+    let addresses = reach::resolve(&spec.target, args.allow_public.as_deref())
         .map_err(|e| Failed::CannotRun(e.to_string()))?;
-    raise_descriptor_limit();
-    let mut spec = spec_of(args, target)?;
+    reactor::descriptors::raise_limit();
     let sources = reach::sources(&spec.target, serving::first_address(&addresses)?, &spec.sources)
         .map_err(|e| Failed::Usage(e.to_string()))?;
-    if args.connections.is_none() {
+    if spec.connections == NOT_SAID {
         let find = Finder::Port(addresses.clone());
         let seen = Observer::new(Root::host(), std::process::id(), find).observe();
         spec.connections = most_that_memory_allows(&seen);
@@ -96,7 +126,10 @@ pub(crate) fn hold(args: &HoldArgs) -> Result<u8, Failed> {
         };
         crew.tell(index, &Order::Start(Box::new(assignment)));
     }
-    let mut audience = audience(args, &spec);
+    // Where that is allowed: who looks must not wait its turn behind a hundred busy processes that are looked at. The
+    // workers, already started, keep the priority of everyone.
+    let _ = rustix::process::setpriority_process(None, LOOKER_PRIORITY);
+    let mut audience = audience(args.quiet, &spec);
     let conductor = Conductor::new(&spec, crew, plan.workers, &mut observer, audience.as_mut(), before);
     let seen = conductor.run();
     drop(beside);
@@ -109,7 +142,7 @@ pub(crate) fn hold(args: &HoldArgs) -> Result<u8, Failed> {
     if let Some(why) = could_not_run(&seen) {
         return Err(Failed::CannotRun(format!("{}: {why}", spec.target)));
     }
-    let mut result = RunResult::new("hold", spec);
+    let mut result = RunResult::new(experiment, spec);
     result.started_at = started_at.to_string();
     result.command = std::iter::once("plimsoll".to_owned()).chain(std::env::args().skip(1)).collect();
     result.host = host;
@@ -127,25 +160,26 @@ pub(crate) fn hold(args: &HoldArgs) -> Result<u8, Failed> {
 }
 
 /// Who watches: the live view where the terminal can show it, else plain lines.
-fn audience(args: &HoldArgs, spec: &Spec) -> Box<dyn Audience> {
-    if args.quiet {
+fn audience(quiet: bool, spec: &Spec) -> Box<dyn Audience> {
+    if quiet {
         return Box::new(Quiet);
     }
-    match Live::for_terminal(spec) {
-        Some(live) => Box::new(live),
-        None => Box::new(Lines::default()),
+    // The live view knows of stages, not of rounds.
+    match spec.storm {
+        None => match Live::for_terminal(spec) {
+            Some(live) => Box::new(live),
+            None => Box::new(Lines::default()),
+        },
+        Some(_) => Box::new(Lines::default()),
     }
 }
 
 /// Reads the arguments into what is asked.
 fn spec_of(args: &HoldArgs, target: Target) -> Result<Spec, Failed> {
-    let connections = args.connections.unwrap_or(0);
     if args.connections == Some(0) {
         return Err(Failed::Usage("-c 0: a hold needs at least one connection".to_owned()));
     }
     Ok(Spec {
-        target,
-        connections,
         stages: args.stages,
         rate_per_second: args.rate,
         heartbeat_seconds: args.heartbeat.0,
@@ -153,14 +187,7 @@ fn spec_of(args: &HoldArgs, target: Target) -> Result<Spec, Failed> {
         until_it_breaks: args.until_it_breaks,
         objective_seconds: args.objective,
         patience_seconds: LEAST_PATIENCE_SECONDS.max(2.0 * args.objective),
-        sources: args.source.clone(),
-        workers: args.workers.0,
-        send: args.send.clone(),
-        expect: args.expect.clone(),
-        ca: args.ca.as_ref().map(|p| p.display().to_string()),
-        insecure: args.insecure,
-        serve: args.serve,
-        fail_if: args.fail_if.clone(),
+        ..common_spec(target, args.connections.unwrap_or(NOT_SAID), &args.run)
     })
 }
 
@@ -232,12 +259,6 @@ pub(crate) fn with_plan(settings: &Settings, means: &Means<'_>, addresses: &[std
     }
 }
 
-/// Raises this process's soft limit of descriptors to the hard one; workers inherit it.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-}
-
 /// The first Ctrl-C (or SIGTERM) ends the run in good order, a second Ctrl-C at once.
 fn listen_for_signals(crew: &Crew) -> Result<(), Failed> {
     let set_up = |e: std::io::Error| Failed::CannotRun(format!("cannot listen for signals: {e}"));
@@ -291,7 +312,17 @@ fn take_over(result: &mut RunResult, seen: Conducted) {
     result.connections.ready = counters.became_ready;
     result.connections.held = seen.held;
     result.connections.verified = seen.verified;
+    if result.spec.storm.is_some() {
+        // Each round has the same connections: the whole run counts as its worst round.
+        let worst = |of: fn(&Round) -> u64| seen.rounds.iter().map(of).min().unwrap_or(0);
+        result.connections.ready = worst(|r| r.ready);
+        result.connections.held = worst(|r| r.held);
+        result.connections.verified = worst(|r| r.ready);
+        result.storm = Some(StormResult { rounds: seen.rounds });
+    }
     result.connections.set_failed(&counters.failed);
+    result.connections.closed_age = seen.total.closed_age.summary();
+    result.connections.closed_quiet = seen.total.closed_quiet.summary();
     result.establish.seconds = seen.establish_seconds;
     result.establish.rate_per_second = rate(counters.became_ready, seen.establish_seconds);
     for phase in Phase::ALL {

@@ -3,7 +3,10 @@
 mod cli;
 mod conduct;
 mod doctor;
+mod emit;
 mod hold;
+mod induce;
+mod limits_command;
 mod live;
 mod outputs;
 mod progress;
@@ -11,6 +14,7 @@ mod reach;
 mod report_command;
 mod run;
 mod serving;
+mod storm;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -51,8 +55,10 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<u8, Failed> {
     match command {
         Command::Hold(args) => hold::hold(args),
+        Command::Storm(args) => storm::storm(args),
         Command::Serve(args) => serving::serve(args).map(|()| 0),
         Command::Doctor(args) => doctor::doctor(args),
+        Command::Limits(args) => limits_command::limits(args),
         Command::Report(args) => report_command::report(args),
         Command::Run(args) => {
             let words = run::command_line(&args.file)?;

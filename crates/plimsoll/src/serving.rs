@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use model::{Scheme, Target};
 use node::{Certificate, Config, Listen, NodeError};
-use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Failed;
 use crate::cli::ServeArgs;
@@ -95,7 +95,7 @@ fn announce(targets: &[Target], processes: u32, own_certificate: bool) {
 
 /// Processes that the node needs for a number of connections.
 pub(crate) fn processes_for(connections: u64) -> u32 {
-    let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(1 << 20);
+    let limit = reactor::descriptors::hard_limit();
     let each = ((limit.saturating_sub(NODE_DESCRIPTORS)) as f64 * UNEVEN).max(1.0) as u64;
     let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     connections.div_ceil(each).max(cpus.min(connections.div_ceil(500))).max(1) as u32

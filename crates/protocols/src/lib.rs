@@ -18,6 +18,7 @@ pub mod tcp;
 pub mod ws;
 
 pub use machine::{Beats, Cue, Driver, DriverFacts, Fact, Machine, Out};
+pub use quote::quote;
 
 use model::{Spec, Target};
 

@@ -3,7 +3,7 @@
 use model::{Failure, FailureKind};
 
 /// In double quotes, escaped, and cut after `most` bytes.
-pub(crate) fn quote(bytes: &[u8], most: usize) -> String {
+pub fn quote(bytes: &[u8], most: usize) -> String {
     let cut = bytes.len() > most;
     let mut shown = &bytes[..bytes.len().min(most)];
     if cut

@@ -219,6 +219,8 @@ fn websocket_messages_come_back() {
     assert_eq!(talk.answers(frame(0x89, b"p")), b"\x8a\x01p");
     assert_eq!(talk.answers(frame(0x80, b"\xa9")), b"\x80\x01\xa9");
     assert_eq!(talk.answers(frame(0x8a, b"unsolicited")), b"");
+    // Who spoke since the last time need not be asked.
+    assert_eq!(talk.cue(Cue::Ask), (0, vec![]));
     assert_eq!(talk.cue(Cue::Ask), (0, b"\x89\x00".to_vec()));
     let large = vec![7; MOST_BODY];
     let wire = frame(0x82, &large);

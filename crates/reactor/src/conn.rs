@@ -9,8 +9,8 @@ use crate::tls::Tls;
 /// How a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// The peer closed in good order.
-    PeerClosed,
+    /// The peer closed in good order, right after these words, quoted; empty: it had said nothing.
+    PeerClosed(String),
     /// It failed.
     Failed(Failure),
     /// We closed it on purpose.

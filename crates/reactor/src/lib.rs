@@ -5,6 +5,7 @@
 
 pub mod clock;
 mod conn;
+pub mod descriptors;
 pub mod pace;
 mod reactor;
 pub mod socket;

@@ -6,9 +6,10 @@
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::{Failure, FailureKind};
-use protocols::{Cue, Fact, Machine, Out};
+use protocols::{Cue, Fact, Machine, Out, quote};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
@@ -28,6 +29,8 @@ const READ_ROOM: usize = 64 * 1024;
 const ACCEPT_BATCH: usize = 64;
 /// How long a listener rests when no descriptor is left to accept with.
 const ACCEPT_REST: Nanos = 50 * clock::MILLISECOND;
+/// Of a peer's last words, so many bytes are kept.
+const MOST_WORDS: usize = 120;
 /// Marks an event as a listener's.
 const LISTENER: u64 = 1 << 63;
 /// The event of a descriptor that is only watched.
@@ -202,6 +205,14 @@ impl<M: Machine, N: Default> Reactor<M, N> {
         }
     }
 
+    /// Drops a connection with a reset: no good-bye, and no port that stays in TIME-WAIT.
+    pub fn abort<O: Owner<M, N>>(&mut self, index: u32, owner: &mut O, now: Nanos) {
+        let Some(conn) = self.conns.get(index as usize) else { return };
+        let Some(socket) = &conn.socket else { return };
+        let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+        self.end(index, End::Done, owner, now);
+    }
+
     /// Ends a connection with a failure that only the owner can know of (a time-out).
     pub fn fail<O: Owner<M, N>>(&mut self, index: u32, failure: Failure, owner: &mut O, now: Nanos) {
         if self.conns.get(index as usize).is_some_and(|c| c.socket.is_some()) {
@@ -354,6 +365,8 @@ impl<M: Machine, N: Default> Reactor<M, N> {
 
     /// Reads until the socket is empty; to its very end if the peer is known to be `over`.
     fn read<O: Owner<M, N>>(&mut self, index: u32, over: bool, owner: &mut O, now: Nanos) {
+        // What is still in the read buffer, in clear text, when the peer turns out to have closed.
+        let mut said = 0;
         loop {
             let Some(conn) = self.conns.get_mut(index as usize) else { return };
             let Some(socket) = &conn.socket else { return };
@@ -372,7 +385,9 @@ impl<M: Machine, N: Default> Reactor<M, N> {
             before.clear();
             let got = match rustix::io::read(socket, &mut self.input[start..]) {
                 Ok(0) => {
-                    return self.end(index, End::PeerClosed, owner, now);
+                    let words = &self.input[..said];
+                    let words = if said > 0 { quote(words, MOST_WORDS) } else { String::new() };
+                    return self.end(index, End::PeerClosed(words), owner, now);
                 }
                 Ok(got) => got,
                 Err(Errno::AGAIN | Errno::INTR) => {
@@ -389,6 +404,7 @@ impl<M: Machine, N: Default> Reactor<M, N> {
                 self.feed_tls(index, start + got, owner, now);
             } else {
                 self.feed(index, start + got, owner, now);
+                said = start + got;
             }
             if got < READ_ROOM && !over {
                 return;
@@ -429,7 +445,7 @@ impl<M: Machine, N: Default> Reactor<M, N> {
             self.plain = plain;
         }
         if fed.peer_closed {
-            self.end(index, End::PeerClosed, owner, now);
+            self.end(index, End::PeerClosed(String::new()), owner, now);
         }
     }
 

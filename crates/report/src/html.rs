@@ -5,6 +5,7 @@
 
 mod figures;
 mod rows;
+mod storm;
 
 use askama::Template;
 use model::RunResult;
@@ -16,6 +17,7 @@ use crate::{Output, OutputError, OutputFacts, Style};
 
 use figures::Figures;
 use rows::{CostRow, FactRow, FailureRow, LatencyRow, LimitRow, StageRow, ThresholdRow, Tile};
+use storm::Storm;
 
 /// The self-contained page.
 pub struct Html;
@@ -69,6 +71,7 @@ struct Page {
     workers: Vec<[String; 5]>,
     command: String,
     figures: Figures,
+    storm: Option<Storm>,
 }
 
 impl Page {
@@ -103,7 +106,10 @@ impl Page {
                 units::count(c.failed_total())
             ),
             mark: load_mark::draw("load-mark", r),
-            tiles: rows::tiles(r),
+            tiles: match &r.storm {
+                Some(seen) => storm::tiles(seen),
+                None => rows::tiles(r),
+            },
             warnings: r.warnings.iter().map(|w| words::clean(w)).collect(),
             thresholds: rows::thresholds(r),
             limits: rows::limits(r),
@@ -119,6 +125,7 @@ impl Page {
             workers: rows::workers(r),
             command: words::command_line(&r.command),
             figures: Figures::of(r),
+            storm: Storm::of(r),
         }
     }
 }

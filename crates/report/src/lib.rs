@@ -3,6 +3,7 @@
 //! No output opens a file, reads a clock or measures anything: all that it shows stands in the
 //! [`RunResult`]. So `plimsoll report OLD.json` draws a stored run exactly as a new one.
 
+pub mod catalogue;
 pub mod html;
 pub mod json;
 pub mod markdown;
@@ -11,6 +12,7 @@ pub mod terminal;
 mod ladder;
 mod latencies;
 mod read;
+mod rounds;
 mod svg;
 mod text;
 mod timeline;

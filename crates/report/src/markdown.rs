@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use model::RunResult;
 use model::result::{Cost, Status};
 use model::units;
+use model::{RunResult, StormResult};
 
 use crate::latencies::measured;
 use crate::words::{self, Outcome};
-use crate::{Output, OutputError, OutputFacts, Style, ladder};
+use crate::{Output, OutputError, OutputFacts, Style, ladder, rounds};
 
 /// A summary for CI jobs and pull requests.
 pub struct Markdown;
@@ -25,7 +25,10 @@ impl Output for Markdown {
     fn render(&self, result: &RunResult, _style: Style) -> Result<Vec<u8>, OutputError> {
         let mut out = String::new();
         head(&mut out, result);
-        cost(&mut out, result);
+        match &result.storm {
+            Some(seen) => storm(&mut out, seen),
+            None => cost(&mut out, result),
+        }
         limits(&mut out, result);
         details(&mut out, result);
         Ok(out.into_bytes())
@@ -133,6 +136,15 @@ fn head(out: &mut String, r: &RunResult) {
         }
         out.push('\n');
     }
+}
+
+fn storm(out: &mut String, seen: &StormResult) {
+    heads(out, &rounds::HEADS);
+    for round in &seen.rounds {
+        row(out, &rounds::cells(round));
+    }
+    let (came, queued) = (rounds::CAME_NOTE, rounds::QUEUED_NOTE);
+    let _ = writeln!(out, "\nTimes are {came}. Counters are {queued}. {}.\n", rounds::issued(seen));
 }
 
 fn cost(out: &mut String, r: &RunResult) {

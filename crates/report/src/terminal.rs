@@ -2,17 +2,17 @@
 
 use model::result::{Finding, Stage, Status};
 use model::units;
-use model::{Estimate, RunResult};
+use model::{Estimate, RunResult, StormResult};
 
 use crate::latencies::measured;
 use crate::text::{Cell, Ink, Table, wrap};
 use crate::words::{self, Outcome};
-use crate::{Output, OutputError, OutputFacts, Style, ladder};
+use crate::{Output, OutputError, OutputFacts, Style, ladder, rounds};
 
 /// The widest that anything is written, whatever the terminal's width.
-const WIDEST: usize = 100;
+pub(crate) const WIDEST: usize = 100;
 /// The narrowest that tables are laid out for.
-const NARROWEST: usize = 60;
+pub(crate) const NARROWEST: usize = 60;
 
 /// The summary printed at the end of a run.
 pub struct Terminal;
@@ -32,11 +32,20 @@ impl Output for Terminal {
         page.verdict();
         page.thresholds();
         page.warnings();
-        page.cost();
-        page.ladder();
-        page.pace();
-        page.failures();
-        page.stages();
+        match &result.storm {
+            Some(storm) => {
+                page.storm(storm);
+                page.ladder();
+                page.failures();
+            }
+            None => {
+                page.cost();
+                page.ladder();
+                page.pace();
+                page.failures();
+                page.stages();
+            }
+        }
         Ok(page.out.into_bytes())
     }
 }
@@ -117,7 +126,9 @@ impl Page<'_> {
             units::count(c.failed_total()),
         );
         self.paragraph(0, 2, Ink::Plain, &counts);
-        self.paragraph(0, 2, Ink::Plain, &format!("line at {}", words::line(r)));
+        if r.storm.is_none() {
+            self.paragraph(0, 2, Ink::Plain, &format!("line at {}", words::line(r)));
+        }
     }
 
     fn thresholds(&mut self) {
@@ -180,6 +191,34 @@ impl Page<'_> {
         if let Some(how) = words::hidden(r) {
             self.paragraph(2, 2, Ink::Yellow, &format!("target's side unknown: {how}"));
         }
+    }
+
+    fn storm(&mut self, storm: &StormResult) {
+        self.heading("STORM", rounds::CAME_NOTE);
+        self.rounds(storm, &rounds::CAME);
+        self.paragraph(2, 2, Ink::Plain, &rounds::issued(storm));
+        self.heading("QUEUE", rounds::QUEUED_NOTE);
+        self.rounds(storm, &rounds::QUEUED);
+    }
+
+    fn rounds(&mut self, storm: &StormResult, columns: &[usize]) {
+        let heads: Vec<&str> = columns.iter().map(|&c| rounds::HEADS[c]).collect();
+        let mut table = Table::new(&heads);
+        for round in &storm.rounds {
+            let cells = rounds::cells(round);
+            let cell = |&c: &usize| match (rounds::HEADS[c], cells[c].as_str()) {
+                // A narrow screen goes without these: they stand in every other output.
+                ("first" | "99%" | "verify p99", _) if self.width < 92 => Cell::from(""),
+                ("late" | "refused" | "overflows" | "failed", text)
+                    if text != "0" && text != words::UNKNOWN =>
+                {
+                    Cell(text.to_owned(), Ink::Red)
+                }
+                (_, text) => text.into(),
+            };
+            table.row(columns.iter().map(cell).collect());
+        }
+        self.table(&table);
     }
 
     fn ladder(&mut self) {

@@ -86,6 +86,10 @@ fn shows_every_stage_limit_remedy_failure_warning_and_drawing() {
                 assert!(page.contains(line.as_str()), "{name}: {line}");
             }
         }
+        for round in run.storm.iter().flat_map(|storm| &storm.rounds) {
+            let row = format!("<th scope=\"row\">{}</th>", round.kind.says());
+            assert!(page.contains(&row), "{name}: {row}");
+        }
         for kind in run.connections.failed.keys() {
             assert!(page.contains(kind.says()), "{name}: {kind}");
         }
@@ -103,6 +107,8 @@ fn shows_every_stage_limit_remedy_failure_warning_and_drawing() {
             "healthy" => 9,
             "broke" => 10,
             "killed" => 9,
+            // The load mark, and two for each round.
+            "storm" => 7,
             _ => 1,
         };
         assert_eq!(drawings, expected, "{name}");

@@ -1,4 +1,4 @@
-//! How is a process starved of CPU on purpose? With a control group that has a quota, in version 1 or 2.
+//! How is a process starved on purpose, of CPU, memory or threads? With a control group, in version 1 or 2.
 
 use std::fs;
 use std::io;
@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
+/// Where control groups are mounted.
+const ROOT: &str = "/sys/fs/cgroup";
 /// The period over which the kernel grants the quota.
 const PERIOD_MICROSECONDS: u64 = 100_000;
 
-/// A control group with a CPU quota. Its processes move back to the parent group and it is removed when dropped.
+/// A control group that limits one thing. Its processes move back to the parent group and it is removed when dropped.
 #[derive(Debug)]
 pub struct Cgroup {
     path: PathBuf,
@@ -23,28 +25,70 @@ impl Cgroup {
     /// # Errors
     /// The reason, where this machine does not allow it; a test then says so and is skipped.
     pub fn with_cpu_quota(name: &str, cpus: f64) -> Result<Self, String> {
-        Self::under(Path::new("/sys/fs/cgroup"), name, cpus)
+        let quota = (cpus * PERIOD_MICROSECONDS as f64).round() as u64;
+        let (period, quota) = (PERIOD_MICROSECONDS.to_string(), quota.to_string());
+        let old = [("cpu.cfs_period_us", period.as_str()), ("cpu.cfs_quota_us", &quota)];
+        Self::under(Path::new(ROOT), "cpu", name, &old, ("cpu.max", &format!("{quota} {period}")))
     }
 
-    fn under(root: &Path, name: &str, cpus: f64) -> Result<Self, String> {
-        let quota = (cpus * PERIOD_MICROSECONDS as f64).round() as u64;
-        if root.join("cpu/cpu.cfs_quota_us").exists() || root.join("cpu/cgroup.procs").exists() {
-            let group = Self::make(&root.join("cpu"), name)?;
-            group.write("cpu.cfs_period_us", &PERIOD_MICROSECONDS.to_string())?;
-            group.write("cpu.cfs_quota_us", &quota.to_string())?;
+    /// Makes a group that may have so many tasks (threads) at a time.
+    ///
+    /// # Errors
+    /// The reason, where this machine does not allow it; a test then says so and is skipped.
+    pub fn with_task_limit(name: &str, tasks: u64) -> Result<Self, String> {
+        let tasks = tasks.to_string();
+        Self::under(Path::new(ROOT), "pids", name, &[("pids.max", &tasks)], ("pids.max", &tasks))
+    }
+
+    /// Makes a group that may have so much memory, that of its sockets included where the kernel counts it.
+    ///
+    /// # Errors
+    /// The reason, where this machine does not allow it; a test then says so and is skipped.
+    pub fn with_memory_limit(name: &str, bytes: u64) -> Result<Self, String> {
+        let bytes = bytes.to_string();
+        Self::under(
+            Path::new(ROOT),
+            "memory",
+            name,
+            &[("memory.limit_in_bytes", &bytes)],
+            ("memory.max", &bytes),
+        )
+    }
+
+    /// A group of one controller: what is written where version 1 is mounted, and what in version 2.
+    fn under(
+        root: &Path,
+        controller: &str,
+        name: &str,
+        old: &[(&str, &str)],
+        new: (&str, &str),
+    ) -> Result<Self, String> {
+        if root.join(controller).join("cgroup.procs").exists() {
+            let group = Self::make(&root.join(controller), name)?;
+            old.iter().try_for_each(|(file, value)| group.write(file, value))?;
             return Ok(group);
         }
         for parent in [root.to_owned(), root.join("unified")] {
             let controllers = fs::read_to_string(parent.join("cgroup.controllers")).unwrap_or_default();
-            if controllers.split_whitespace().any(|c| c == "cpu") {
-                let granted = fs::write(parent.join("cgroup.subtree_control"), "+cpu");
-                granted.map_err(|e| format!("failed to grant the cpu controller below {parent:?}: {e}"))?;
+            if controllers.split_whitespace().any(|c| c == controller) {
+                let granted = fs::write(parent.join("cgroup.subtree_control"), format!("+{controller}"));
+                granted.map_err(|e| {
+                    format!("failed to grant the {controller} controller below {parent:?}: {e}")
+                })?;
                 let group = Self::make(&parent, name)?;
-                group.write("cpu.max", &format!("{quota} {PERIOD_MICROSECONDS}"))?;
+                group.write(new.0, new.1)?;
                 return Ok(group);
             }
         }
-        Err(format!("no cpu controller under {}", root.display()))
+        Err(format!("no {controller} controller under {}", root.display()))
+    }
+
+    /// Changes the limit, or whatever else one of its files says.
+    ///
+    /// # Errors
+    /// The reason, if the kernel does not take it.
+    pub fn set(&self, file: &str, value: &str) -> Result<(), String> {
+        self.write(file, value)
     }
 
     fn make(parent: &Path, name: &str) -> Result<Self, String> {
@@ -140,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_the_controller_gives_a_reason() {
-        let why = Cgroup::under(Path::new("/proc/self"), "x", 0.1).unwrap_err();
+        let why = Cgroup::under(Path::new("/proc/self"), "cpu", "x", &[], ("cpu.max", "1 2")).unwrap_err();
         assert!(why.contains("no cpu controller"), "{why}");
     }
 }

@@ -1,6 +1,7 @@
 //! One process that drives a share of the connections: where they come from, when they speak, and a file per
 //! experiment that says what is done with them.
 
+mod caller;
 pub mod experiments;
 mod sources;
 mod trust;
@@ -20,7 +21,7 @@ pub enum WorkerError {
     #[error("failed to set up: {0}")]
     Setup(String),
     /// An order came that has no place here.
-    #[error("was told {0} before it was told to start")]
+    #[error("was told {0} when something else was due")]
     OutOfOrder(String),
 }
 
@@ -33,7 +34,10 @@ pub fn run(mut link: Link) -> Result<(), WorkerError> {
         Order::Start(assignment) => *assignment,
         other => return Err(WorkerError::OutOfOrder(format!("{other:?}"))),
     };
-    let ended = experiments::hold::run(assignment, &mut link);
+    let ended = match assignment.spec.storm {
+        None => experiments::hold::run(assignment, &mut link),
+        Some(_) => experiments::storm::run(assignment, &mut link),
+    };
     if let Err(error) = &ended {
         let _ = link.say(&Report::Failed(error.to_string()));
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fleet::Assignment;
 use reactor::tls::ClientTls;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -12,8 +13,14 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 
 use crate::WorkerError;
 
-/// Makes what every TLS connection of this worker shares.
-pub(crate) fn client(host: &str, ca_pem: Option<&str>, insecure: bool) -> Result<ClientTls, WorkerError> {
+/// Makes what every TLS connection of this worker shares; `None` where the target speaks plain.
+pub(crate) fn of(assignment: &Assignment) -> Result<Option<ClientTls>, WorkerError> {
+    let spec = &assignment.spec;
+    let speaks_tls = spec.target.scheme.is_tls();
+    speaks_tls.then(|| client(&spec.target.host, assignment.ca_pem.as_deref(), spec.insecure)).transpose()
+}
+
+fn client(host: &str, ca_pem: Option<&str>, insecure: bool) -> Result<ClientTls, WorkerError> {
     let name = ServerName::try_from(host.to_owned())
         .map_err(|_| WorkerError::Setup(format!("{host:?} cannot be the name of a TLS server")))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -88,7 +88,9 @@ fn names(root: &Value, here: &Value, own: Option<&String>) -> String {
 /// The keys of the maps of a result, which its schema leaves open.
 fn free_keys(own: Option<&String>) -> Option<Vec<&'static str>> {
     match own.map(String::as_str) {
-        Some("failed" | "failed_example") => Some(FailureKind::ALL.iter().map(|kind| kind.id()).collect()),
+        Some("failed" | "failed_example" | "attempts_failed") => {
+            Some(FailureKind::ALL.iter().map(|kind| kind.id()).collect())
+        }
         Some("phases") => Some(Phase::ALL.iter().map(|phase| phase.id()).collect()),
         _ => None,
     }

@@ -70,7 +70,7 @@ fn by_port_from_those_that_listen_up_to_their_master_and_down_to_all_descendants
     let seen = observer.target_processes();
     let role = |pid, name: &str, role: &str| ProcessSeen { pid, name: name.into(), role: role.into() };
     let expected = [
-        role(20, "chat", "child"),
+        role(20, "chat", "parent"),
         role(21, "chat", "listens"),
         role(22, "chat", "listens"),
         role(23, "helper", "child"),

@@ -15,23 +15,8 @@ const MIB: u64 = 1 << 20;
 
 fn spec(connections: u64) -> Spec {
     Spec {
-        target: Target::parse("ws://127.0.0.1:7280/ws").unwrap(),
-        connections,
-        stages: 10,
-        rate_per_second: None,
         heartbeat_seconds: Some(1.0),
-        hold_seconds: 30.0,
-        until_it_breaks: false,
-        objective_seconds: 1.0,
-        patience_seconds: 10.0,
-        sources: vec![],
-        workers: None,
-        send: None,
-        expect: None,
-        ca: None,
-        insecure: false,
-        serve: false,
-        fail_if: vec![],
+        ..Spec::new(Target::parse("ws://127.0.0.1:7280/ws").unwrap(), connections)
     }
 }
 

@@ -20,6 +20,8 @@ pub(super) struct Socket {
     open: bool,
     /// The message under way is text.
     text: bool,
+    /// The client has spoken of itself since it was last to be asked: it lives, and no path on the way saw it idle.
+    spoke: bool,
     /// The start of a character that the last frame of a text was cut in.
     cut: Cut,
 }
@@ -45,9 +47,11 @@ pub(super) fn agree(request: &Request<'_>) -> Result<String, Status> {
 }
 
 impl Socket {
-    /// Pings: the answer shows the client's kernel and ours that the connection lives.
-    pub(super) fn ask(&self, out: &mut Out) {
-        frame::write(&mut out.bytes, true, PING, None, b"");
+    /// Pings a client that said nothing since the last time: the answer shows that the connection lives.
+    pub(super) fn ask(&mut self, out: &mut Out) {
+        if !std::mem::take(&mut self.spoke) {
+            frame::write(&mut out.bytes, true, PING, None, b"");
+        }
     }
 
     /// Says good-bye.
@@ -78,6 +82,7 @@ impl Socket {
             }
         }
         let Some((payload, end)) = frame.payload(bytes) else { return Ok(0) };
+        self.spoke |= frame.opcode != PONG;
         match frame.opcode {
             PING => {
                 reply(&frame, PONG, mask, payload, out);

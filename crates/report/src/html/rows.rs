@@ -203,7 +203,7 @@ pub(super) fn stages(r: &RunResult) -> Vec<StageRow> {
             units::count(s.verified),
             units::count(s.failed.values().sum()),
             units::seconds(s.seconds),
-            p99(s.ready_latency),
+            if s.established == 0 { "–".to_owned() } else { p99(s.ready_latency) },
             p99(s.latency),
             memory(&s.target),
             memory(&s.generator),

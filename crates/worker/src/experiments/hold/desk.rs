@@ -5,11 +5,13 @@ use protocols::{Driver, Fact};
 use reactor::clock::Nanos;
 use reactor::{End, Owner};
 
-/// What is known of one connection beside its protocol: 24 bytes, as a million of them are held.
+/// What is known of one connection beside its protocol: 32 bytes, as a million of them are held.
 #[derive(Debug, Default)]
 pub(crate) struct Note {
-    /// Until ready: when it was to be started. After: when it was asked for a verification.
+    /// Until ready: when it was to be started. After: when it became ready.
     began: Nanos,
+    /// When it was asked for a verification.
+    asked_at: Nanos,
     /// Until ready: when the last phase ended. After: the intended time of the oldest heartbeat not yet
     /// answered, or, where heartbeats arrive of themselves, when the next is due (0: not known yet).
     mark: Nanos,
@@ -18,8 +20,7 @@ pub(crate) struct Note {
     /// Of these, how many will be answered before the verification is.
     ahead: u16,
     state: State,
-    asked: bool,
-    listening: bool,
+    proof: Proof,
     /// The server has said something: accepting is more than a matter of its kernel.
     heard: bool,
 }
@@ -32,7 +33,21 @@ enum State {
     Ready,
 }
 
-const _: () = assert!(size_of::<Note>() <= 24);
+/// How far a connection has come in the verify pass.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Proof {
+    /// Nothing yet: a heartbeat will do, or it has to be asked.
+    #[default]
+    Owed,
+    /// Asked, and not yet answered.
+    Asked,
+    /// It cannot be asked: whatever is heard will do.
+    Listening,
+    /// A round trip that began in the pass has come back.
+    Given,
+}
+
+const _: () = assert!(size_of::<Note>() <= 32);
 
 impl Note {
     pub(crate) fn begun(intended: Nanos) -> Self {
@@ -43,12 +58,17 @@ impl Note {
         self.state == State::Ready
     }
 
+    /// Whether a round trip has come back on it.
+    fn has_answered(&self) -> bool {
+        self.proof == Proof::Given || self.mark > 0
+    }
+
     pub(crate) fn is_asked(&self) -> bool {
-        self.asked
+        self.proof == Proof::Asked
     }
 
     pub(crate) fn is_listening(&self) -> bool {
-        self.listening
+        self.proof == Proof::Listening
     }
 
     pub(crate) fn beats_out(&self) -> u16 {
@@ -77,17 +97,21 @@ impl Note {
     }
 
     pub(crate) fn ask(&mut self, now: Nanos) {
-        self.asked = true;
+        self.proof = Proof::Asked;
         self.ahead = self.beats_out;
-        self.began = now;
+        self.asked_at = now;
     }
 }
 
 /// A verify pass under way (or the pilot's round trip while opening).
 #[derive(Debug, Default)]
 pub(crate) struct Pass {
+    /// When it began; `None`: none is under way.
+    began: Option<Nanos>,
+    /// Connections that have not yet proved themselves.
+    pub(crate) owed: u64,
+    /// Those of them that were asked.
     pub(crate) outstanding: u64,
-    pub(crate) listening: u64,
     pub(crate) verified: u64,
     /// The connection asked last has no way to answer.
     pub(crate) cannot_ask: bool,
@@ -130,20 +154,40 @@ impl Desk {
         }
     }
 
-    /// Counters as they are, and latencies taken out.
-    pub(crate) fn take_sample(&mut self) -> Sample {
-        let counters = self.sample.counters.clone();
-        let cpu_seconds = self.sample.cpu_seconds;
-        let taken = std::mem::take(&mut self.sample);
-        self.sample.counters = counters.clone();
-        Sample { counters, cpu_seconds, ..taken }
-    }
-
-    /// Starts a verify pass, which speaks for every connection.
-    pub(crate) fn begin_pass(&mut self) {
-        self.pass = Pass::default();
+    /// Starts a verify pass, which speaks for every connection: [`Desk::owes_proof`] takes them in.
+    pub(crate) fn begin_pass(&mut self, now: Nanos) {
+        self.pass = Pass { began: Some(now), ..Pass::default() };
         self.unconfirmed = 0;
         self.newest_unconfirmed = None;
+    }
+
+    /// Takes a connection into the pass.
+    pub(crate) fn owes_proof(&mut self, note: &mut Note) {
+        if note.is_ready() {
+            note.proof = Proof::Owed;
+            self.pass.owed += 1;
+        }
+    }
+
+    /// Ends the pass.
+    pub(crate) fn end_pass(&mut self) {
+        self.pass.began = None;
+    }
+
+    /// Whether a connection must be asked: it has not proved itself, and no heartbeat is under way that will do it.
+    pub(crate) fn must_be_asked(&self, note: &Note) -> bool {
+        note.is_ready() && note.proof == Proof::Owed && !(note.beats_out > 0 && self.beat_is_proof(note))
+    }
+
+    /// Whether the answer to the oldest heartbeat under way is a round trip of the pass: it was due after it began.
+    fn beat_is_proof(&self, note: &Note) -> bool {
+        self.pass.began.is_some_and(|began| note.mark >= began)
+    }
+
+    fn proof_is_given(&mut self, note: &mut Note) {
+        note.proof = Proof::Given;
+        self.pass.owed -= 1;
+        self.pass.verified += 1;
     }
 
     /// The connection that should make a round trip before more are opened, if enough wait for one.
@@ -180,6 +224,7 @@ impl Desk {
         self.sample.counters.ready += 1;
         self.sample.counters.establishing -= 1;
         note.state = State::Ready;
+        note.began = now;
         // Where heartbeats arrive, the first is due an interval from now at the latest.
         note.mark = if self.arriving { self.interval.map_or(0, |i| now + i) } else { 0 };
         if !note.heard {
@@ -190,18 +235,25 @@ impl Desk {
     }
 
     fn answered(&mut self, index: u32, note: &mut Note, now: Nanos) {
-        if note.asked && note.ahead == 0 {
-            note.asked = false;
+        if note.proof == Proof::Asked && note.ahead == 0 {
             self.pass.outstanding -= 1;
             match &self.pilot {
-                Some(pilot) if pilot.index == index => self.pilot_is_back(),
+                Some(pilot) if pilot.index == index => {
+                    note.proof = Proof::Owed;
+                    self.pilot_is_back();
+                }
                 _ => {
-                    self.pass.verified += 1;
-                    self.sample.verify.record(now.saturating_sub(note.began));
+                    self.proof_is_given(note);
+                    self.sample.verify.record(now.saturating_sub(note.asked_at));
                 }
             }
         } else if note.beats_out > 0 {
-            self.sample.beats.record(now.saturating_sub(note.mark));
+            let latency = now.saturating_sub(note.mark);
+            self.sample.beats.record(latency);
+            if note.proof == Proof::Owed && self.beat_is_proof(note) {
+                self.proof_is_given(note);
+                self.sample.verify.record(latency);
+            }
             self.sample.counters.beats_answered += 1;
             note.beats_out -= 1;
             self.beats_out -= 1;
@@ -217,10 +269,8 @@ impl Desk {
     }
 
     fn heard(&mut self, note: &mut Note, now: Nanos) {
-        if note.listening {
-            note.listening = false;
-            self.pass.listening -= 1;
-            self.pass.verified += 1;
+        if note.proof == Proof::Listening {
+            self.proof_is_given(note);
         }
         let (true, Some(interval)) = (self.arriving, self.interval) else { return };
         if !note.heard {
@@ -235,18 +285,33 @@ impl Desk {
         }
     }
 
+    /// The target has closed or reset a ready connection.
+    fn closed(&mut self, note: &Note, now: Nanos) {
+        self.sample.closed_age.record(now.saturating_sub(note.began));
+        // Where heartbeats are sent, the mark is when the next is due, or the oldest one was.
+        let beat = if self.arriving || note.mark == 0 {
+            0
+        } else if note.beats_out > 0 {
+            note.mark
+        } else {
+            note.mark.saturating_sub(self.interval.unwrap_or(0))
+        };
+        let spoke = beat.max(note.began).max(note.asked_at).min(now);
+        self.sample.closed_quiet.record(now - spoke);
+    }
+
     fn forget_round_trips(&mut self, index: u32, note: &Note) {
         let waiting = u64::from(note.beats_out);
         self.sample.counters.beats_missed += waiting;
         self.beats_out -= waiting;
-        if note.asked {
+        if self.pass.began.is_some() && note.is_ready() && note.proof != Proof::Given {
+            self.pass.owed -= 1;
+        }
+        if note.proof == Proof::Asked {
             self.pass.outstanding -= 1;
             if self.pilot.as_ref().is_some_and(|p| p.index == index) {
                 self.pilot_is_back();
             }
-        }
-        if note.listening {
-            self.pass.listening -= 1;
         }
         if self.newest_unconfirmed == Some(index) {
             self.newest_unconfirmed = None;
@@ -280,17 +345,23 @@ impl<D: Driver> Owner<D, Note> for Desk {
             Fact::Answered => self.answered(index, note, now),
             Fact::Heard => self.heard(note, now),
             Fact::CannotAsk => {
-                note.asked = false;
-                note.listening = true;
+                note.proof = Proof::Listening;
                 self.pass.outstanding -= 1;
-                self.pass.listening += 1;
                 self.pass.cannot_ask = true;
             }
             Fact::Done => {}
         }
     }
 
-    fn ended(&mut self, index: u32, note: &mut Note, end: End, _now: Nanos) {
+    fn ended(&mut self, index: u32, note: &mut Note, end: End, now: Nanos) {
+        let theirs = match &end {
+            End::PeerClosed(_) => true,
+            End::Failed(failure) => failure.kind == FailureKind::Reset,
+            End::Done => false,
+        };
+        if theirs && note.is_ready() {
+            self.closed(note, now);
+        }
         let counters = &mut self.sample.counters;
         let was_ready = note.is_ready();
         if was_ready {
@@ -301,9 +372,15 @@ impl<D: Driver> Owner<D, Note> for Desk {
         match end {
             End::Done => counters.dropped += 1,
             End::Failed(failure) => counters.failed.add(&failure),
-            End::PeerClosed => {
-                let kind = if was_ready { FailureKind::Closed } else { FailureKind::ClosedEarly };
-                counters.failed.add(&Failure::new(kind, ""));
+            End::PeerClosed(words) => {
+                let answer = self.arriving || note.has_answered() || note.is_asked();
+                let kind = match (was_ready, words.is_empty() || answer) {
+                    // It stood, was told something instead of an answer, and that was all.
+                    (true, false) => FailureKind::ServerRefused,
+                    (true, true) => FailureKind::Closed,
+                    (false, _) => FailureKind::ClosedEarly,
+                };
+                counters.failed.add(&Failure::new(kind, words));
             }
         }
         self.forget_round_trips(index, note);

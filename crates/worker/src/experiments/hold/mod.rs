@@ -11,16 +11,18 @@ use reactor::Reactor;
 use reactor::clock::{self, Nanos};
 use reactor::pace::{Schedule, Walk};
 use reactor::socket;
-use reactor::tls::ClientTls;
+use rustix::io::Errno;
 
-use crate::sources::Sources;
-use crate::{WorkerError, trust};
+use super::{PULSE, REPORT_EVERY, current, say_sample};
+use crate::WorkerError;
+use crate::caller::Caller;
 use desk::{Desk, Note};
 
-/// The loop's own pulse: how late it comes is how much the generator is behind.
-const PULSE: Nanos = 50 * clock::MILLISECOND;
-/// How often counters and latencies are reported.
-const REPORT_EVERY: Nanos = 500 * clock::MILLISECOND;
+/// Round trips of a verify pass that are under way at a time, over all workers: enough to keep both ends busy,
+/// few enough that they measure the target and not each other.
+const VERIFY_WINDOW: u64 = 4_096;
+/// The same of one worker: what a turn of its loop takes in.
+const VERIFY_WINDOW_EACH: u64 = 256;
 /// A turn of the loop that took longer than this was the generator's own stall: only so much of it counts
 /// against a connection's patience, as its answer may have waited here, unread.
 const ATTENTION: Nanos = 100 * clock::MILLISECOND;
@@ -29,13 +31,10 @@ const CONNECT_BATCH: u32 = 32;
 /// On loopback, a port in TIME-WAIT may be used again after a second (`net.ipv4.tcp_tw_reuse` is 2, its stamp is
 /// in whole seconds).
 const TIME_WAIT_REST: Nanos = 2_100 * clock::MILLISECOND;
+/// A generator that hardly gets to run waits at most this many times the patience for the last answers.
+const QUIET_FACTOR: u64 = 3;
 /// Ticks of heartbeats that are sent between two looks at the sockets.
 const BEAT_BATCH: u32 = 32;
-/// Round trips of a verify pass that are under way at a time, over all workers: enough to keep both ends busy,
-/// few enough that they measure the target and not each other.
-const VERIFY_WINDOW: u64 = 4_096;
-/// The same of one worker: what a turn of its loop takes in.
-const VERIFY_WINDOW_EACH: u64 = 256;
 
 /// Carries out one assignment.
 pub(crate) fn run(assignment: Assignment, link: &mut Link) -> Result<(), WorkerError> {
@@ -67,7 +66,12 @@ enum Doing {
     Nothing,
     Opening,
     Verifying,
-    Quieting { deadline: Nanos },
+    Quieting {
+        /// By the attentive clock.
+        deadline: Nanos,
+        /// By any clock: a generator that is not attentive at all ends too.
+        at_latest: Nanos,
+    },
 }
 
 /// What a connection that is watched for a time-out must have done by then.
@@ -82,17 +86,12 @@ struct Hold<D: Driver> {
     reactor: Reactor<D, Note>,
     desk: Desk,
     assignment: Assignment,
-    tls: Option<ClientTls>,
-    sources: Sources,
-    /// Set once a whole round of sources was refused, twice: no further attempt would find a port.
-    ports_exhausted: bool,
+    caller: Caller,
     /// After the first refused round, until when no port is asked for (0: none was refused yet).
     ports_rest_until: Nanos,
     doing: Doing,
     /// Connections still to be started.
     to_open: u64,
-    /// Which address of the target is next.
-    next_address: usize,
     connects: Option<Schedule>,
     walk: Option<Walk>,
     pulse: Schedule,
@@ -114,11 +113,6 @@ struct Hold<D: Driver> {
 impl<D: Driver> Hold<D> {
     fn new(driver: D, assignment: Assignment) -> Result<Self, WorkerError> {
         let spec = &assignment.spec;
-        let tls = if spec.target.scheme.is_tls() {
-            Some(trust::client(&spec.target.host, assignment.ca_pem.as_deref(), spec.insecure)?)
-        } else {
-            None
-        };
         let capacity = assignment.capacity as usize;
         let reactor = Reactor::new(driver, capacity).map_err(|e| WorkerError::Setup(e.to_string()))?;
         let now = clock::now();
@@ -129,13 +123,10 @@ impl<D: Driver> Hold<D> {
         Ok(Self {
             reactor,
             desk: Desk::new(D::FACTS.beats == Beats::Arriving, interval, patience),
-            tls,
-            sources: Sources::new(assignment.sources.clone(), now >> 10),
-            ports_exhausted: false,
+            caller: Caller::new(&assignment, now)?,
             ports_rest_until: 0,
             doing: Doing::Nothing,
             to_open: 0,
-            next_address: assignment.index as usize,
             connects: None,
             walk,
             pulse: Schedule::new(now, PULSE as f64),
@@ -167,7 +158,8 @@ impl<D: Driver> Hold<D> {
             self.time_out(now);
             if self.concluded(now) {
                 let verified = self.desk.pass.verified;
-                self.say_sample(link)?;
+                self.desk.end_pass();
+                say_sample(&self.reactor, &mut self.desk.sample, link)?;
                 link.say(&match self.doing {
                     Doing::Verifying => Report::Verified { verified },
                     Doing::Quieting { .. } => Report::Quiet,
@@ -176,7 +168,7 @@ impl<D: Driver> Hold<D> {
                 self.doing = Doing::Nothing;
             }
             if now >= self.report_at {
-                self.say_sample(link)?;
+                say_sample(&self.reactor, &mut self.desk.sample, link)?;
                 self.report_at = now + REPORT_EVERY;
             }
             let until = self.next_due(now);
@@ -189,7 +181,7 @@ impl<D: Driver> Hold<D> {
                 while let Some(order) = link.next_order()? {
                     if !self.take(order) {
                         self.drain();
-                        self.say_sample(link)?;
+                        say_sample(&self.reactor, &mut self.desk.sample, link)?;
                         link.say(&Report::Drained)?;
                         return Ok(());
                     }
@@ -202,20 +194,28 @@ impl<D: Driver> Hold<D> {
     fn take(&mut self, order: Order) -> bool {
         let now = clock::now();
         match order {
-            Order::Start(_) => {}
+            Order::Start(_) | Order::Wave { .. } | Order::Drop => {}
             Order::Open { total } => {
                 let share = Spec::share(total, self.assignment.index, self.assignment.workers);
                 self.resize(share, now);
                 self.doing = Doing::Opening;
             }
             Order::Verify => {
-                self.desk.begin_pass();
+                self.desk.begin_pass(now);
+                for index in 0..self.reactor.places() {
+                    if let Some(note) = self.reactor.note(index) {
+                        self.desk.owes_proof(note);
+                    }
+                }
                 self.cursor = 0;
                 self.doing = Doing::Verifying;
             }
             Order::Quiet => {
                 self.walk = None;
-                self.doing = Doing::Quieting { deadline: self.attentive + self.patience };
+                self.doing = Doing::Quieting {
+                    deadline: self.attentive + self.patience,
+                    at_latest: now + QUIET_FACTOR * self.patience,
+                };
             }
             Order::Drain => return false,
         }
@@ -225,7 +225,7 @@ impl<D: Driver> Hold<D> {
     fn resize(&mut self, share: u64, now: Nanos) {
         let held = self.desk.sample.counters.ready;
         self.to_open = share.saturating_sub(held);
-        self.ports_exhausted = false;
+        self.caller.ports_exhausted = false;
         self.ports_rest_until = 0;
         if self.to_open > 0 {
             let workers = f64::from(self.assignment.workers.max(1));
@@ -278,40 +278,24 @@ impl<D: Driver> Hold<D> {
     }
 
     fn connect(&mut self, intended: Nanos) {
-        let address = self.assignment.addresses[self.next_address % self.assignment.addresses.len()];
-        self.next_address += 1;
         self.desk.sample.counters.attempted += 1;
-        // A port of ours may be taken (a TIME-WAIT, a stranger); the next one seldom is.
-        let tries = if self.ports_exhausted { 1 } else { self.sources.round().max(1) };
-        let mut error = rustix::io::Errno::ADDRNOTAVAIL;
-        for _ in 0..tries {
-            match self.reactor.connect(address, self.sources.next(), self.tls.as_ref(), Note::begun(intended))
-            {
-                Ok(index) => {
-                    self.desk.sample.counters.establishing += 1;
-                    let tenancy = self.reactor.tenancy(index);
-                    self.establishing.push_back(Due { index, tenancy, at: self.attentive + self.patience });
-                    return;
-                }
-                Err(errno) => {
-                    error = errno;
-                    if errno != rustix::io::Errno::ADDRNOTAVAIL {
-                        break;
-                    }
-                }
+        match self.caller.connect(&mut self.reactor, || Note::begun(intended)) {
+            Ok(index) => {
+                self.desk.sample.counters.establishing += 1;
+                let tenancy = self.reactor.tenancy(index);
+                self.establishing.push_back(Due { index, tenancy, at: self.attentive + self.patience });
             }
-        }
-        if error == rustix::io::Errno::ADDRNOTAVAIL {
-            if self.ports_rest_until == 0 {
+            Err(Errno::ADDRNOTAVAIL) if self.ports_rest_until == 0 => {
                 // Perhaps another run has just ended: its ports can be used again soon.
                 self.ports_rest_until = clock::now() + TIME_WAIT_REST;
                 self.desk.sample.counters.attempted -= 1;
                 self.to_open += 1;
-                return;
             }
-            self.ports_exhausted = true;
+            Err(errno) => {
+                self.caller.ports_exhausted |= errno == Errno::ADDRNOTAVAIL;
+                self.desk.sample.counters.failed.add(&socket::failure(errno));
+            }
         }
-        self.desk.sample.counters.failed.add(&socket::failure(error));
     }
 
     /// Asks one connection for a round trip that counts as a verification.
@@ -339,7 +323,7 @@ impl<D: Driver> Hold<D> {
         while self.desk.pass.outstanding < window && self.cursor < self.reactor.places() {
             let index = self.cursor;
             self.cursor += 1;
-            if self.reactor.note(index).is_some_and(|n| n.is_ready()) {
+            if self.reactor.note(index).is_some_and(|n| self.desk.must_be_asked(n)) {
                 self.ask(index, clock::now().max(now));
             }
         }
@@ -420,14 +404,12 @@ impl<D: Driver> Hold<D> {
             Doing::Opening => {
                 self.to_open == 0 && self.desk.sample.counters.establishing == 0 && pass.outstanding == 0
             }
-            Doing::Verifying => {
-                self.cursor >= self.reactor.places() && pass.outstanding == 0 && pass.listening == 0
-            }
-            Doing::Quieting { deadline } => {
+            Doing::Verifying => pass.owed == 0,
+            Doing::Quieting { deadline, at_latest } => {
                 if self.desk.beats_out == 0 {
                     return true;
                 }
-                if self.attentive < deadline {
+                if self.attentive < deadline && now < at_latest {
                     return false;
                 }
                 for index in 0..self.reactor.places() {
@@ -453,23 +435,10 @@ impl<D: Driver> Hold<D> {
         until
     }
 
-    fn say_sample(&mut self, link: &mut Link) -> Result<(), WorkerError> {
-        self.desk.sample.counters.bytes_in = self.reactor.bytes_in;
-        self.desk.sample.counters.bytes_out = self.reactor.bytes_out;
-        self.desk.sample.cpu_seconds = clock::to_seconds(clock::cpu_used());
-        let sample = self.desk.take_sample();
-        Ok(link.say(&Report::Sample(Box::new(sample)))?)
-    }
-
     fn drain(&mut self) {
         self.walk = None;
         for index in 0..self.reactor.places() {
             self.reactor.close(index, &mut self.desk, clock::now());
         }
     }
-}
-
-/// The note of a connection, if the place is still held by the same one.
-fn current<D: Driver>(reactor: &mut Reactor<D, Note>, index: u32, tenancy: u32) -> Option<&mut Note> {
-    if reactor.tenancy(index) == tenancy { reactor.note(index) } else { None }
 }

@@ -1,53 +1,8 @@
 //! Does it hold on servers that we did not write, and does it find out what they cost and which processes they are?
 
-mod harness;
-
-use std::process::{Command, Output};
-
-use harness::{hold, port, repository, trusted};
+use crate::harness::{Stranger, hold, trusted};
 use model::RunResult;
 use model::result::Status;
-
-/// A real server, started by its script in targets/ and stopped with its guard.
-struct Stranger {
-    name: &'static str,
-    port: u16,
-}
-
-impl Stranger {
-    /// `None`, having said why: it is not to be had on this machine. In CI it must be.
-    fn start(name: &'static str) -> Option<Self> {
-        let installed = script(name, &["install"]);
-        if !installed.status.success() {
-            let why = String::from_utf8_lossy(&installed.stderr).into_owned();
-            assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{name} cannot be installed: {why}");
-            say(&format!("skipped, as {name} cannot be installed here: {why}"));
-            return None;
-        }
-        let port = port();
-        // from here on it is stopped, whatever happens
-        let stranger = Self { name, port };
-        let started = script(name, &["start", &port.to_string()]);
-        assert!(started.status.success(), "{name}: {}", String::from_utf8_lossy(&started.stderr));
-        Some(stranger)
-    }
-}
-
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        script(self.name, &["stop", &self.port.to_string()]);
-    }
-}
-
-fn script(name: &str, words: &[&str]) -> Output {
-    let path = repository().join("targets").join(format!("{name}.sh"));
-    Command::new("bash").arg(path).args(words).output().expect("bash is there")
-}
-
-#[expect(clippy::print_stderr, reason = "a test that is skipped says why")]
-fn say(line: &str) {
-    eprintln!("{line}");
-}
 
 /// Holds so many connections on it; asserts that each was held and verified and that a cost came of it.
 fn holds(url: &str, n: u64, more: &[&str]) -> RunResult {

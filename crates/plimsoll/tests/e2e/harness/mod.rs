@@ -1,11 +1,10 @@
 //! What the end-to-end tests stand on: the real binary started, watched from outside, waited for and read.
 
-#![allow(dead_code, reason = "each file of tests uses a part of it")]
-
+use std::cell::RefCell;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::{Command, Output, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -45,11 +44,49 @@ pub(crate) fn wait_until<T>(what: &str, patience: Duration, mut look: impl FnMut
     }
 }
 
-/// One at a time: for tests that judge rates, latencies or memory.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
+/// Held for reading by each test that starts something, and for writing by a test that must be alone.
+static COMPANY: RwLock<()> = RwLock::new(());
+
+thread_local! {
+    /// What this test, which has its thread, holds of [`COMPANY`].
+    static PLACE: RefCell<Place> = const { RefCell::new(Place::None) };
+}
+
+enum Place {
+    None,
+    /// Until the test's thread ends.
+    InCompany {
+        _guard: RwLockReadGuard<'static, ()>,
+    },
+    Alone,
+}
+
+/// While it lives, nothing is started by any other test: for tests that judge rates, latencies or memory.
+pub(crate) struct Alone {
+    _guard: RwLockWriteGuard<'static, ()>,
+}
+
+/// Waits until no other test has anything running.
+pub(crate) fn alone() -> Alone {
+    PLACE.set(Place::None);
     // a test that failed while it held it has said so itself
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    let alone = Alone { _guard: COMPANY.write().unwrap_or_else(PoisonError::into_inner) };
+    PLACE.set(Place::Alone);
+    alone
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        PLACE.set(Place::None);
+    }
+}
+
+/// Waits until no other test is alone, unless it is this one that is.
+fn in_company() {
+    if PLACE.with_borrow(|place| matches!(place, Place::None)) {
+        let guard = COMPANY.read().unwrap_or_else(PoisonError::into_inner);
+        PLACE.set(Place::InCompany { _guard: guard });
+    }
 }
 
 /// An empty directory, removed with its guard.
@@ -100,6 +137,7 @@ pub(crate) fn start_in(directory: TempDir, words: &[&str]) -> Going {
 
 /// Starts a command that ends in the binary; what it says goes to files, so that it never waits for us.
 pub(crate) fn start_command(directory: TempDir, command: Command) -> Going {
+    in_company();
     let mut command = without_surroundings(command, directory.path());
     let file = |name: &str| File::create(directory.path().join(name)).expect("a file for what it says");
     command.stdout(file("stdout")).stderr(file("stderr"));
@@ -290,6 +328,53 @@ impl Node {
         let pid = self.running.pid();
         [vec![pid], children_of(pid)].concat()
     }
+}
+
+/// A real server, started by its script in targets/ and stopped with its guard.
+pub(crate) struct Stranger {
+    name: &'static str,
+    pub(crate) port: u16,
+}
+
+impl Stranger {
+    /// `None`, having said why: it is not to be had on this machine. In CI it must be.
+    pub(crate) fn start(name: &'static str) -> Option<Self> {
+        Self::start_with(name, &[])
+    }
+
+    /// The same with settings of its own, which its script reads from the environment.
+    pub(crate) fn start_with(name: &'static str, settings: &[(&str, &str)]) -> Option<Self> {
+        let installed = script(name, &["install"], &[]);
+        if !installed.status.success() {
+            let why = String::from_utf8_lossy(&installed.stderr).into_owned();
+            assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "{name} cannot be installed: {why}");
+            say(&format!("skipped, as {name} cannot be installed here: {why}"));
+            return None;
+        }
+        in_company();
+        let port = port();
+        // from here on it is stopped, whatever happens
+        let stranger = Self { name, port };
+        let started = script(name, &["start", &port.to_string()], settings);
+        assert!(started.status.success(), "{name}: {}", String::from_utf8_lossy(&started.stderr));
+        Some(stranger)
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        script(self.name, &["stop", &self.port.to_string()], &[]);
+    }
+}
+
+fn script(name: &str, words: &[&str], settings: &[(&str, &str)]) -> Output {
+    let path = repository().join("targets").join(format!("{name}.sh"));
+    Command::new("bash").arg(path).args(words).envs(settings.iter().copied()).output().expect("bash is there")
+}
+
+#[expect(clippy::print_stderr, reason = "a test that is skipped says why")]
+pub(crate) fn say(line: &str) {
+    eprintln!("{line}");
 }
 
 /// The processes that a process has started and that have not ended.

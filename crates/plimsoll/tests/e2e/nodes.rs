@@ -1,13 +1,13 @@
 //! Does the node start, and end, as whoever runs it expects?
 
-mod harness;
-
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
-use harness::{Going, Node, PLIMSOLL, SOON, directory, hold, is_alive, port, start_command, wait_until};
+use crate::harness::{
+    Going, Node, PLIMSOLL, SOON, directory, is_alive, port, start_command, start_hold, wait_until,
+};
 use testkit::limited::Signal;
 
 /// All nodes of a user share one certificate, which the first of them signs. On a fresh machine several may be first.
@@ -45,12 +45,10 @@ fn nodes_that_start_at_once_on_a_fresh_machine_agree_on_one_certificate() {
         let ca = state.path().join("plimsoll/node-cert.pem").display().to_string();
         let trusts = |port: &u16| {
             let flags = ["-c", "1", "--stages", "1", "--hold", "0s", "--heartbeat", "off", "--ca", &ca];
-            hold(&format!("tls://127.0.0.1:{port}"), &flags)
+            start_hold(&format!("tls://127.0.0.1:{port}"), &flags)
         };
-        let held: Vec<_> = std::thread::scope(|scope| {
-            let runs: Vec<_> = ports.iter().map(|port| scope.spawn(|| trusts(port))).collect();
-            runs.into_iter().map(|run| run.join().unwrap()).collect()
-        });
+        let going: Vec<_> = ports.iter().map(trusts).collect();
+        let held = going.into_iter().map(Going::finish);
         for ended in held {
             assert_eq!(ended.result().connections.verified, 1, "round {round}: {}", ended.said());
         }

@@ -1,8 +1,6 @@
 //! Where does it break, what breaks it, and does Plimsoll name both?
 
-mod harness;
-
-use harness::{Ended, Node, descriptors, hold};
+use crate::harness::{Ended, Node, descriptors, hold};
 use model::RunResult;
 use model::result::{Finding, Purpose, Status};
 use testkit::bad;

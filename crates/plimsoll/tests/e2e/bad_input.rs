@@ -1,11 +1,9 @@
 //! Does whatever is wrong end soon, with words that say what and what to do, and with the right exit code?
 
-mod harness;
-
 use std::fs;
 use std::time::Duration;
 
-use harness::{Ended, Node, directory, hold, port, run, start, start_in};
+use crate::harness::{Ended, Node, directory, hold, port, run, start, start_in};
 use model::FailureKind;
 use testkit::bad;
 

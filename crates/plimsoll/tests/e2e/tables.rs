@@ -1,10 +1,8 @@
 //! Is everything that can be typed explained, in the environment too, and do the examples read?
 
-mod harness;
-
 use std::fs;
 
-use harness::{directory, port, repository, run, start_in};
+use crate::harness::{directory, port, repository, run, start_in};
 use toml::Value;
 
 /// What `plimsoll COMMAND --help` says.
@@ -74,8 +72,12 @@ fn every_flag_of_a_hold_is_explained_and_can_stand_in_the_environment() {
 fn what_stands_in_the_environment_is_what_is_asked() {
     let directory = directory();
     let mut command = std::process::Command::new("sh");
-    command.args(["-c", "PLIMSOLL_CONNECTIONS=0 exec \"$0\" hold tcp://127.0.0.1:1", harness::PLIMSOLL]);
-    let ended = harness::start_command(directory, command).finish();
+    command.args([
+        "-c",
+        "PLIMSOLL_CONNECTIONS=0 exec \"$0\" hold tcp://127.0.0.1:1",
+        crate::harness::PLIMSOLL,
+    ]);
+    let ended = crate::harness::start_command(directory, command).finish();
     ended.expect_code(2);
     ended.expect_words(&["-c 0"]);
 }

@@ -1,11 +1,9 @@
 //! Does the doctor see what would break, before any load, and do its lines lift it?
 
-mod harness;
-
 use std::fs;
 use std::process::Command;
 
-use harness::{Ended, Node, port, run};
+use crate::harness::{Ended, Node, port, run};
 use testkit::limited::Limits;
 
 /// What must be there whatever is asked.
@@ -61,9 +59,9 @@ fn two_hundred_thousand_fit_where_there_is_memory_for_them() {
 fn ten_billion_do_not_fit_anywhere_and_the_first_to_break_is_named() {
     // it must not need memory for what it only counts: a gigabyte is plenty
     let limits = Limits { address_space_kib: Some(1024 * 1024), ..Limits::default() };
-    let mut command = limits.command(harness::PLIMSOLL);
+    let mut command = limits.command(crate::harness::PLIMSOLL);
     command.args(["doctor", "-c", "10000M"]);
-    let ended = harness::start_command(harness::directory(), command).finish();
+    let ended = crate::harness::start_command(crate::harness::directory(), command).finish();
     ended.expect_code(3);
     lists_the_ladder(&ended);
     assert!(ceiling(&ended, "host.memory") < 10_000_000_000);
@@ -72,7 +70,7 @@ fn ten_billion_do_not_fit_anywhere_and_the_first_to_break_is_named() {
 #[test]
 fn a_server_short_of_descriptors_is_seen_and_the_lines_that_lift_it_can_be_pasted() {
     let node = Node::start_under(Limits::nofile(600), "tcp", &[]);
-    let left = 600 - harness::descriptors(node.running.pid());
+    let left = 600 - crate::harness::descriptors(node.running.pid());
     let url = node.url();
     let ended = run(&["doctor", "-c", "200k", &url]);
     ended.expect_code(3);
@@ -99,10 +97,10 @@ fn a_server_short_of_descriptors_is_seen_and_the_lines_that_lift_it_can_be_paste
 
 #[test]
 fn a_generator_short_of_descriptors_is_lifted_by_more_workers_or_says_so() {
-    let directory = harness::directory();
-    let mut command = Limits::nofile(256).command(harness::PLIMSOLL);
+    let directory = crate::harness::directory();
+    let mut command = Limits::nofile(256).command(crate::harness::PLIMSOLL);
     command.args(["doctor", "-c", "200k"]);
-    let ended = harness::start_command(directory, command).finish();
+    let ended = crate::harness::start_command(directory, command).finish();
     lists_the_ladder(&ended);
     let most = ceiling(&ended, "client.nofile");
     let fits = most >= 200_000;
@@ -124,4 +122,58 @@ fn no_load_is_put_on_the_server() {
     let server = testkit::bad::start(testkit::bad::Kind::Echo).unwrap();
     run(&["doctor", "-c", "200k", &format!("tcp://{}", server.addr)]);
     assert_eq!(server.accepted(), 0);
+}
+
+/// Lines of an emitted file that set something.
+fn set(ended: &Ended) -> Vec<&str> {
+    ended.stdout.lines().filter(|line| !line.starts_with('#')).collect()
+}
+
+#[test]
+fn the_files_that_would_make_it_fit_name_what_is_set_now_and_what_is_too_low() {
+    let node = Node::start_under(Limits::nofile(600), "tcp", &[]);
+    let url = node.url();
+    let emitted = |form: &str, n: &str| {
+        let ended = run(&["doctor", "-c", n, "--emit", form, &url]);
+        ended.expect_code(0);
+        assert_eq!(ended.stderr, "");
+        ended
+    };
+    let unit = emitted("systemd", "20k");
+    let lines = set(&unit);
+    assert_eq!(lines[0], "[Service]");
+    let limit = lines[1].strip_prefix("LimitNOFILE=").expect("the node is short of descriptors");
+    assert!((20_000..60_000).contains(&limit.parse::<u64>().expect("a number")), "{limit}");
+    unit.expect_words(&["# now 600: "]);
+
+    let user = emitted("limits", "20k");
+    assert!(set(&user).contains(&format!("* hard nofile {limit}").as_str()), "{}", user.stdout);
+
+    // the remedy of the ladder has the same figure
+    run(&["doctor", "-c", "20k", &url]).expect_words(&[&format!("LimitNOFILE={limit}")]);
+
+    // what is set now is no line: sysctl's own figures stand in the comments only
+    let kernel = emitted("sysctl", "10M");
+    for line in set(&kernel) {
+        let (name, wanted) = line.split_once(" = ").expect("NAME = VALUE");
+        let path = format!("/proc/sys/{}", name.replace('.', "/"));
+        let now = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+        let number = |text: &str| text.split_whitespace().next_back().and_then(|n| n.parse::<u64>().ok());
+        assert!(number(&now) < number(wanted), "{line}: it is {now}");
+        kernel.expect_words(&[&format!("# now {}", now.trim().replace('\t', " "))]);
+    }
+    assert!(
+        set(&kernel).iter().any(|line| line.starts_with("fs.file-max") || line.starts_with("fs.nr_open"))
+    );
+}
+
+#[test]
+fn where_nothing_needs_lifting_the_file_says_so_in_a_comment() {
+    for form in ["sysctl", "systemd", "limits"] {
+        let ended = run(&["doctor", "-c", "100", "--emit", form]);
+        ended.expect_code(0);
+        assert_eq!(set(&ended), Vec::<&str>::new(), "{}", ended.stdout);
+        ended.expect_words(&["nothing here is too low"]);
+    }
+    run(&["doctor", "-c", "100", "--emit", "ini"]).expect_code(2);
 }

@@ -1,14 +1,12 @@
 //! Are the figures of memory and of what is held those that others read at the same time?
 //!
-//! In a binary of its own, one after another: processes of one program share its pages, so that the memory of each
-//! (PSS) moves when others of that program come and go.
-
-mod harness;
+//! Each alone: processes of one program share its pages, so that the memory of each (PSS) moves when others of that
+//! program come and go.
 
 use std::thread::sleep;
 use std::time::Duration;
 
-use harness::{Node, alone, established_to, hold, proportional_bytes, start_hold};
+use crate::harness::{Node, alone, established_to, hold, proportional_bytes, start_hold};
 use model::Estimate;
 
 #[test]

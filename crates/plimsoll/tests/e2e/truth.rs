@@ -1,12 +1,10 @@
 //! Is what a result says true, judged by what was done to the target, to the generator, and by outside readings?
 
-mod harness;
-
 use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use harness::{
+use crate::harness::{
     Ended, Going, Node, PLIMSOLL, SOON, alone, directory, hold, is_alive, now, signal, start_command,
     start_hold, trusted, wait_until,
 };
@@ -202,7 +200,7 @@ fn a_worker_that_is_killed_is_reported_with_its_share_and_the_run_still_ends_wit
 
 /// A hold with the node beside it that would take a minute, at the beginning of its hold.
 fn in_mid_hold() -> Going {
-    let url = format!("tcp://127.0.0.1:{}", harness::port());
+    let url = format!("tcp://127.0.0.1:{}", crate::harness::port());
     let mut going = start_hold(&url, &["--serve", "-c", "1000", "--stages", "1", "--hold", "60s"]);
     going.wait_for_stages(1);
     going
@@ -210,7 +208,7 @@ fn in_mid_hold() -> Going {
 
 /// All processes that a run has started, itself included.
 fn tree(pid: u32) -> Vec<u32> {
-    let below = harness::children_of(pid);
+    let below = crate::harness::children_of(pid);
     below.into_iter().flat_map(tree).chain([pid]).collect()
 }
 

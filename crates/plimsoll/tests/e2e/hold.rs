@@ -1,8 +1,6 @@
 //! Does a hold hold, for every protocol, and is everything that it says of it there?
 
-mod harness;
-
-use harness::{directory, port, run, start_hold, trusted};
+use crate::harness::{directory, port, run, start_hold, trusted};
 use model::RunResult;
 use model::result::Status;
 
@@ -60,7 +58,9 @@ fn both_sides_were_seen(result: &RunResult) {
     let processes = &result.target.processes;
     assert!(processes.iter().all(|p| p.name == "plimsoll"), "{processes:?}");
     let listening = processes.iter().filter(|p| p.role == "listens").count();
-    assert!(listening >= 1 && processes.iter().all(|p| ["listens", "child"].contains(&p.role.as_str())));
+    assert!(
+        listening >= 1 && processes.iter().all(|p| ["listens", "parent", "child"].contains(&p.role.as_str()))
+    );
     for (side, cost) in [("target", &result.cost.target), ("generator", &result.cost.generator)] {
         let memory = cost.user_bytes_per_connection.unwrap_or_else(|| panic!("the memory of the {side}"));
         assert!(memory.stages >= 5, "{side}: {memory:?}");
