@@ -3,6 +3,7 @@
 //! Never a total divided by N: a slope over the good stages (passed, and measured by a generator that kept
 //! up), so that what a process needs before its first connection is not charged to the connections.
 
+use model::observation::HostReading;
 use model::result::{Cost, Costs, CpuCost, Stage};
 use model::{Estimate, Group, Observation, RunResult};
 
@@ -16,12 +17,14 @@ use crate::slope::slope;
 /// Where both ends share one kernel (`settings.same_host`) its memory cannot be told apart:
 /// `shared_kernel_bytes_per_connection` is then for both ends of a connection, and neither side has its own.
 pub fn costs(result: &RunResult) -> Costs {
-    let kernel = over(&growing(result), kernel_bytes);
+    let kernel = over(&growing(result), |s| kernel_of(&s.host));
     let same_host = result.settings.same_host;
     let mut target = side(result, |s| s.target.as_ref(), |s| s.idle?.target_cpu_seconds);
     let mut generator = side(result, |s| s.generator.as_ref(), |s| s.idle?.generator_cpu_seconds);
     if !same_host {
         generator.kernel_bytes_per_connection = kernel;
+        let far = |s: &Stage| kernel_of(&s.target_host.as_ref()?.host);
+        target.kernel_bytes_per_connection = over(&growing(result), far);
     }
     target.peak_user_bytes = peak(result, |o| o.target.as_ref(), |s| s.target.as_ref())
         .max(result.series.iter().filter_map(|m| m.target_user_bytes).max());
@@ -52,9 +55,9 @@ pub fn over(stages: &[&Stage], reading: impl Fn(&Stage) -> Option<f64>) -> Optio
     slope(&points)
 }
 
-/// Kernel memory of the host at a stage's end: its objects, and what lies in socket buffers.
-fn kernel_bytes(stage: &Stage) -> Option<f64> {
-    Some((stage.host.slab_bytes? + stage.host.socket_buffer_bytes?) as f64)
+/// Kernel memory of a host at a stage's end: its objects, and what lies in socket buffers.
+fn kernel_of(host: &HostReading) -> Option<f64> {
+    Some((host.slab_bytes? + host.socket_buffer_bytes?) as f64)
 }
 
 /// One side's figures, but for kernel memory and the peak.

@@ -95,6 +95,7 @@ pub(crate) fn run(n: u64, stages: u32) -> RunResult {
 
 fn stage(index: usize, n: u64) -> Stage {
     Stage {
+        target_host: None,
         purpose: Purpose::Ramp,
         connections: n,
         t_seconds: index as f64 * 3.0,

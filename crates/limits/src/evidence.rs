@@ -183,7 +183,7 @@ pub(crate) fn cgroup_oom_kills(run: &RunResult) -> u64 {
 }
 
 /// Whether less than a tenth of the host's memory was available at any time; what cannot be read counts as short.
-fn host_was_short(run: &RunResult) -> bool {
+pub(crate) fn host_was_short(run: &RunResult) -> bool {
     let ends = [&run.before.host, &run.after.host].into_iter();
     let least = ends.chain(run.stages.iter().map(|s| &s.host)).filter_map(|h| h.memory_available_bytes).min();
     least.is_none_or(|least| (least as f64) < 0.1 * run.host.memory_bytes as f64)
@@ -241,8 +241,7 @@ pub(crate) fn target_name(run: &RunResult) -> Option<&str> {
 
 /// Why nothing is known of the target's processes, and how to change that.
 pub(crate) fn hidden(run: &RunResult) -> String {
-    let default =
-        "the target's processes cannot be seen from here; run plimsoll on its host, as their user or as root";
+    let default = "the target's processes cannot be seen from here; run `plimsoll observe` on their host, as their user or as root, and name it with --observer";
     run.settings.target_hidden.clone().unwrap_or_else(|| default.to_owned())
 }
 

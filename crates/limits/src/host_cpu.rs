@@ -4,6 +4,7 @@ use model::result::{CpuUse, Finding, Moment, Side, Stage, Status};
 use model::{Estimate, FailureKind, RunResult, units};
 
 use crate::evidence::{self, Each};
+use crate::sides::share_a_host;
 use crate::{Limit, LimitFacts, nice, server_nofile};
 
 /// CPUs of the host that the target runs on. Where the generator uses them up, it is client.cpu.
@@ -58,7 +59,9 @@ impl Limit for HostCpu {
 fn status(run: &RunResult, ceiling: Option<u64>) -> (Status, String) {
     let unknown = |why: &str| (Status::Unknown, why.to_owned());
     if !run.settings.same_host {
-        return unknown("the CPUs of the target's host cannot be read from here; run plimsoll there");
+        return unknown(
+            "the CPUs of the target's host cannot be read from here; run `plimsoll observe` there, and name it with --observer",
+        );
     }
     if evidence::not_begun(run) {
         return unknown("unknown until measured: what connections take of the CPUs shows under load");
@@ -195,7 +198,7 @@ fn each(run: &RunResult) -> Option<Each> {
     };
     let target = run.cost.target.cpu_seconds_per_second.per_connection?;
     let generator = run.cost.generator.cpu_seconds_per_second.per_connection;
-    let generator = generator.filter(|_| run.settings.same_host);
+    let generator = generator.filter(|_| share_a_host(run));
     let parts: Vec<Estimate> = [target].into_iter().chain(generator).map(scaled).collect();
     let each = Each::sum(&parts);
     let known = |(low, high): (f64, f64)| low > 0.0 && high <= low * KNOWN_WITHIN;
@@ -252,7 +255,7 @@ fn remedy(run: &RunResult, each: Option<Each>) -> Vec<String> {
     if let Some(needed) = needed {
         out.push(format!("# {} held connections take about {needed:.1} CPUs", units::count(wanted)));
     }
-    if run.settings.same_host {
+    if share_a_host(run) {
         out.push(
             "# run the generator on another machine: its share of the CPUs is then the target's".to_owned(),
         );

@@ -5,6 +5,7 @@ use model::result::{Finding, Side, Status};
 use model::{Estimate, FailureKind, RunResult, units};
 
 use crate::evidence::{self, Each};
+use crate::sides::share_a_host;
 use crate::{Limit, LimitFacts, nice, server_nofile, sysctl};
 
 /// Open files of the host that is observed: the generator's, and the target's where both share one.
@@ -111,12 +112,14 @@ fn clear_summary(max: u64, before: u64) -> String {
 fn each(run: &RunResult) -> (Each, Option<u32>) {
     let files = cost::over(&cost::growing(run), |s| s.host.files.map(|n| n as f64));
     if let Some(slope) = files.filter(|e| e.value >= LEAST_SLOPE) {
-        let ends = if run.settings.same_host { 2.0 } else { 1.0 };
+        let ends = if share_a_host(run) { 2.0 } else { 1.0 };
         return (Each::sum(&[slope]).at_least(ends), Some(slope.stages));
     }
     let target = run.cost.target.descriptors_per_connection.filter(|e| e.value >= LEAST_SLOPE);
     let target = run.settings.same_host.then_some(target.unwrap_or(ONE_END));
-    let parts: Vec<Estimate> = [ONE_END].into_iter().chain(target).collect();
+    // Of two ends on two hosts, the one that is looked at.
+    let own = (share_a_host(run) || target.is_none()).then_some(ONE_END);
+    let parts: Vec<Estimate> = own.into_iter().chain(target).collect();
     (Each::sum(&parts), None)
 }
 

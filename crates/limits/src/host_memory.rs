@@ -4,6 +4,7 @@ use model::result::{Finding, Side, Status};
 use model::{Estimate, FailureKind, RunResult, units};
 
 use crate::evidence::{self, Each};
+use crate::sides::share_a_host;
 use crate::{Limit, LimitFacts, nice};
 
 /// Memory of the host that is observed: the generator's, and the target's where both share one.
@@ -89,20 +90,19 @@ enum Per {
 fn each(run: &RunResult) -> Per {
     let cost = &run.cost;
     let own = cost.generator.user_bytes_per_connection;
-    let parts = if run.settings.same_host {
+    let nothing = Estimate { value: 0.0, low: Some(0.0), high: Some(0.0), stages: 0 };
+    let parts = if share_a_host(run) {
         [cost.target.user_bytes_per_connection, own, cost.shared_kernel_bytes_per_connection]
+    } else if run.settings.same_host {
+        [cost.target.user_bytes_per_connection, Some(nothing), cost.target.kernel_bytes_per_connection]
     } else {
-        [
-            Some(Estimate { value: 0.0, low: Some(0.0), high: Some(0.0), stages: 0 }),
-            own,
-            cost.generator.kernel_bytes_per_connection,
-        ]
+        [Some(nothing), own, cost.generator.kernel_bytes_per_connection]
     };
     let known: Vec<Estimate> = parts.into_iter().flatten().collect();
     let sum = Each::sum(&known);
     if known.len() == parts.len() && sum.value >= 1.0 {
         Per::Measured(sum)
-    } else if run.settings.same_host {
+    } else if share_a_host(run) {
         Per::AtLeast(Each::sum(&[LOOPBACK_FLOOR]))
     } else {
         Per::Unknown("unknown until measured: hold some connections first")
@@ -114,7 +114,9 @@ fn each(run: &RunResult) -> Per {
 fn pressed(run: &RunResult) -> Option<Status> {
     // A kill inside a limited cgroup counts on the host, too: that one is server.memory's.
     let kills = evidence::host_oom_kills(run).unwrap_or(0).saturating_sub(evidence::cgroup_oom_kills(run));
-    if kills > 0 {
+    // A kill that took nothing of ours on a host with memory to spare was some other group's.
+    let ours = evidence::death(run).is_some() || run.workers.iter().any(|w| w.died.is_some());
+    if kills > 0 && (ours || evidence::host_was_short(run)) {
         return Some(Status::Hit);
     }
     let left =
@@ -218,7 +220,7 @@ fn remedy(run: &RunResult, each: Per) -> Vec<String> {
             ));
         }
     }
-    if run.settings.same_host {
+    if share_a_host(run) {
         out.push(
             "# run the generator on another machine: its share of the memory is then the target's".to_owned(),
         );

@@ -9,6 +9,7 @@ mod busy;
 mod evidence;
 mod lifting;
 mod nice;
+mod sides;
 mod storm;
 mod sysctl;
 mod verdict;
@@ -136,7 +137,7 @@ pub static LIMITS: &[&dyn Limit] = &[
 /// The ladder: every limit's finding, lowest ceiling first, those without a ceiling last; of equal ones those
 /// that were hit first.
 pub fn ladder(run: &RunResult) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = LIMITS.iter().map(|limit| limit.judge(run)).collect();
+    let mut findings: Vec<Finding> = LIMITS.iter().map(|limit| sides::judge(*limit, run)).collect();
     findings.sort_by_key(|f| (f.ceiling_connections.unwrap_or(u64::MAX), f.status));
     findings
 }

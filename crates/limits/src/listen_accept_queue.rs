@@ -65,7 +65,7 @@ impl Limit for ListenAcceptQueue {
         } else if !run.settings.same_host && rise.is_none() && full.is_none() {
             (
                 Status::Unknown,
-                "the counters of the target's host cannot be read from here; run plimsoll there".to_owned(),
+                "the counters of the target's host cannot be read from here; run `plimsoll observe` there, and name it with --observer".to_owned(),
             )
         } else if rise.is_none() && full.is_none() && !evidence::not_begun(run) {
             (Status::Unknown, "the counters of the listening sockets could not be read".to_owned())

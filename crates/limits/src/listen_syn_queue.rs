@@ -44,7 +44,7 @@ impl Limit for ListenSynQueue {
             );
             (Status::Near, summary)
         } else if !here {
-            let why = "the counters of the target's host cannot be read from here; run plimsoll there";
+            let why = "the counters of the target's host cannot be read from here; run `plimsoll observe` there, and name it with --observer";
             (Status::Unknown, why.to_owned())
         } else if evidence::not_begun(run) {
             match backlog {

@@ -3,6 +3,7 @@
 use model::result::{Finding, Side, Stage, Status};
 use model::{FailureKind, RunResult, units};
 
+use crate::sides::share_a_host;
 use crate::{Limit, LimitFacts, busy, evidence, nice};
 
 /// The CPU that becoming ready costs the server, far above that of being held.
@@ -92,7 +93,7 @@ fn cpus(stage: &Stage) -> Option<f64> {
 /// CPUs that the target could have used then: on one host with the generator, what that leaves.
 fn left(run: &RunResult, stage: &Stage) -> f64 {
     let usable = busy::usable(run);
-    let generator = stage.establishing.filter(|used| used.seconds > 0.0 && run.settings.same_host);
+    let generator = stage.establishing.filter(|used| used.seconds > 0.0 && share_a_host(run));
     let generator =
         generator.and_then(|used| Some(used.generator_cpu_seconds? / used.seconds)).unwrap_or(0.0);
     usable.min(f64::from(run.host.cpus.max(1)) - generator).max(0.1)

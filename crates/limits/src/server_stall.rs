@@ -177,6 +177,10 @@ fn read(run: &RunResult, stall: Option<&Stall>) -> Vec<String> {
     out.extend(
         lag.map(|ms| format!("the generator's own loop was never later than {}", units::milliseconds(ms))),
     );
+    let lag = evidence::target_readings(run).filter_map(|(_, g)| g.event_loop_lag_seconds).reduce(f64::max);
+    out.extend(
+        lag.map(|s| format!("its event loop came up to {} late, by its own metrics", units::seconds(s))),
+    );
     if let Some((number, seconds)) = collecting(run, stall) {
         out.push(format!("collections of its heap took {} in stage {number}", units::seconds(seconds)));
     }

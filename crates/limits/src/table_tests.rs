@@ -44,6 +44,7 @@ fn fixtures(id: &str) -> [RunResult; 3] {
         }
         "host.memory" => {
             hit.after.host.oom_kills = Some(4);
+            hit.after.host.memory_available_bytes = Some(1 << 30);
             testing::hide_target(&mut unknown);
             unknown.stages.truncate(1);
         }

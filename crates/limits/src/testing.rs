@@ -31,6 +31,7 @@ pub(crate) fn sized(n: u64, stages: u32) -> RunResult {
         command: vec![],
         host: Host { name: "box".into(), kernel: "6.18".into(), cpus: 2, memory_bytes: 24 << 30 },
         target: TargetSeen {
+            host: None,
             url: spec.target.to_string(),
             addresses: vec!["127.0.0.1:7000".into()],
             processes: vec![ProcessSeen { pid: 77, name: "server".into(), role: "listens".into() }],
@@ -76,6 +77,7 @@ pub(crate) fn sized(n: u64, stages: u32) -> RunResult {
 
 fn settings(n: u64) -> Settings {
     Settings {
+        target_host: None,
         host: HostSettings {
             port_range: Some((32_768, 60_999)),
             reserved_ports: 0,
@@ -141,6 +143,7 @@ fn group(each: u64, base: u64, n: u64) -> Group {
 fn observation(n: u64) -> Observation {
     let stage = stage(0, n);
     Observation {
+        target_host: None,
         target: stage.target,
         generator: stage.generator,
         host: stage.host,
@@ -151,6 +154,7 @@ fn observation(n: u64) -> Observation {
 
 fn stage(index: usize, n: u64) -> Stage {
     Stage {
+        target_host: None,
         purpose: Purpose::Ramp,
         connections: n,
         t_seconds: index as f64 * 3.0,

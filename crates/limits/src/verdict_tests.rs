@@ -50,7 +50,7 @@ fn held_back_by_a_quota() {
     testing::throttle(&mut run, 3..=10);
     assert_snapshot!(says(run), @r#"
     held true, trusted false, first client.cpu
-    cannot be trusted: the generator was held back by its CPU quota (0.10 CPUs) in stages 3-10 (client.cpu); as far as it goes, held 10,000 of 10,000 connections, every one verified; lift it with `echo '200000 100000' > /sys/fs/cgroup/cpu.max`
+    cannot be trusted: the generator was held back by its CPU quota (0.10 CPUs) in stages 3-10 (client.cpu); as far as it goes, held 10,000 of 10,000 connections, every one verified; lift it with `echo 200000 > /sys/fs/cgroup/cpu/load/cpu.cfs_quota_us`
     "#);
 }
 

@@ -26,6 +26,8 @@ pub struct Group {
     /// CPU that their busiest thread used since the last look; 1.0: it had a CPU to itself. `None`: the first look, or
     /// too many threads to look at each.
     pub busiest_thread_cpus: Option<f64>,
+    /// How late the event loop came, by the process's own metrics (Node); `None`: it has none, or does not say.
+    pub event_loop_lag_seconds: Option<f64>,
     /// Their managed heap, where one was found.
     pub heap: Option<Heap>,
     /// The cgroup they run in, where it is one that limits something.
@@ -150,6 +152,17 @@ pub struct Observation {
     pub tcp: TcpCounters,
     /// The target's listening sockets; `None`: they cannot be seen from here.
     pub listener: Option<Listener>,
+    /// The target's host, where it is another one and an observer reads it there.
+    pub target_host: Option<TargetHost>,
+}
+
+/// Readings of the target's host, where that is not the generator's.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TargetHost {
+    /// The host.
+    pub host: HostReading,
+    /// Its TCP counters.
+    pub tcp: TcpCounters,
 }
 
 /// Settings of a host, read once before the first socket is opened.
@@ -199,6 +212,8 @@ pub struct ProcessSettings {
 pub struct Settings {
     /// The host of the generator.
     pub host: HostSettings,
+    /// The target's host, where it is another one and an observer reads it there.
+    pub target_host: Option<HostSettings>,
     /// One worker's limits.
     pub worker: ProcessSettings,
     /// The target's processes that accept connections; empty: they cannot be seen from here.

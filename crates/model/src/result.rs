@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::estimate::Estimate;
 use crate::failure::{FailureKind, Tally};
 use crate::histogram::Latency;
-use crate::observation::{Group, HostReading, Listener, Observation, Settings, TcpCounters};
+use crate::observation::{Group, HostReading, Listener, Observation, Settings, TargetHost, TcpCounters};
 use crate::spec::Spec;
 use crate::storm::StormResult;
 
@@ -102,6 +102,8 @@ pub struct TargetSeen {
     pub addresses: Vec<String>,
     /// Its processes; empty where they cannot be seen.
     pub processes: Vec<ProcessSeen>,
+    /// Its host, where that is another one and an observer reads it there.
+    pub host: Option<Host>,
 }
 
 /// One process of the target.
@@ -256,6 +258,8 @@ pub struct Stage {
     pub tcp: TcpCounters,
     /// The target's listening sockets at its end; `None`: not visible.
     pub listener: Option<Listener>,
+    /// The target's host at its end, where it is another one and an observer reads it there.
+    pub target_host: Option<TargetHost>,
     /// What each side used while connections were established.
     pub establishing: Option<CpuUse>,
     /// What each side used in the quiet part at its end.

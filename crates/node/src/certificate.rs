@@ -82,11 +82,11 @@ pub fn self_signed(directory: &Path) -> Result<Certificate, NodeError> {
 }
 
 impl Certificate {
-    /// What every TLS connection of the node shares.
+    /// What every TLS connection of a server with this certificate shares.
     ///
     /// # Errors
     /// If the PEM text holds no certificate or key, or they do not belong together.
-    pub(crate) fn server_config(&self) -> Result<Arc<ServerConfig>, NodeError> {
+    pub fn server_config(&self) -> Result<Arc<ServerConfig>, NodeError> {
         let bad = |e: &dyn std::fmt::Display| NodeError::Certificate(e.to_string());
         let chain = CertificateDer::pem_slice_iter(self.chain_pem.as_bytes())
             .collect::<Result<Vec<_>, _>>()

@@ -16,6 +16,10 @@
 //! | `host` | memory, sockets, descriptors, CPU and pressure of the host |
 //! | `tcp` | the kernel's TCP counters |
 //! | `settings` | sysctls |
+//! | `metrics` | the target's own metrics page |
+//!
+//! [`Observer`] looks with all of them at this host. [`Service`] lets a run on another host look through it, and
+//! [`Eyes`] are what a run sees with: its own observer, the target's host through such a service, and its metrics.
 //!
 //! Where `/proc` and `/sys` lie is a parameter ([`Root`]), so that tests can build their own. What is absent
 //! is `None`. What is malformed is an [`Error`] that names path and line; the [`Observer`] turns it into
@@ -23,22 +27,29 @@
 
 mod cgroup;
 mod cpu;
+mod eyes;
 #[cfg(test)]
 mod fake;
+mod far;
 mod find;
 mod group;
 mod host;
 mod jvm;
 mod listener;
+mod metrics;
 mod observer;
 mod process;
 mod reader;
+mod service;
 mod settings;
 mod sock_diag;
 mod table;
 mod tcp;
 mod threads;
 
+pub use eyes::Eyes;
+pub use far::Reach;
 pub use find::Finder;
 pub use observer::{Glance, Observer};
 pub use reader::{Error, Root};
+pub use service::{Service, There};

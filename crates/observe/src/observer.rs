@@ -8,6 +8,8 @@ use model::observation::{
 };
 use model::result::{Host, ProcessSeen};
 
+use serde::{Deserialize, Serialize};
+
 use crate::find::{self, Finder};
 use crate::group::Watched;
 use crate::listener::{self, Kernel, Sockets};
@@ -44,7 +46,7 @@ pub struct Observer {
 }
 
 /// A cheap look: no memory, no descriptors.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Glance {
     /// CPU seconds of the target's processes since their start, the ended ones' included; `None`: they
     /// cannot be seen from here.
@@ -123,6 +125,7 @@ impl Observer {
             host: host::read(root, warnings),
             tcp: tcp::read(root, warnings),
             listener: listener::summary(&sight.listening),
+            target_host: None,
         }
     }
 
@@ -302,7 +305,7 @@ impl Observer {
         if self.local().is_empty() {
             format!(
                 "no process on this machine listens on {addresses}; the target is remote: its memory and \
-                 descriptors are unknown; run Plimsoll on the target's machine to see them"
+                 descriptors are unknown; run `plimsoll observe` there, and name it with --observer"
             )
         } else {
             format!(

@@ -1,5 +1,6 @@
 //! What can be typed? Every argument, with its help, its default and its `PLIMSOLL_*` variable.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -34,6 +35,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// What would break for N connections, before any load? And which lines lift it?
     Doctor(DoctorArgs),
+    /// On the target's host: let a run on another host see it from inside.
+    Observe(ObserveArgs),
     /// What can break at all? How does it show, what lifts it, and how is it made to happen?
     Limits(LimitsArgs),
     /// Judge and draw a stored result again.
@@ -182,25 +185,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TEXT", env = "PLIMSOLL_EXPECT", requires = "send")]
     pub(crate) expect: Option<String>,
 
-    /// Trust this certificate authority too (PEM)
-    #[arg(long, value_name = "FILE", env = "PLIMSOLL_CA")]
-    pub(crate) ca: Option<PathBuf>,
-
-    /// Do not check the server's certificate
-    #[arg(long, env = "PLIMSOLL_INSECURE")]
-    pub(crate) insecure: bool,
-
-    /// The target's process, if its port does not tell
-    #[arg(long, value_name = "PID", env = "PLIMSOLL_PID", conflicts_with_all = ["process", "cgroup"])]
-    pub(crate) pid: Option<u32>,
-
-    /// The target's processes, by name
-    #[arg(long, value_name = "NAME", env = "PLIMSOLL_PROCESS", conflicts_with = "cgroup")]
-    pub(crate) process: Option<String>,
-
-    /// The target's processes, by the cgroup they run in
-    #[arg(long, value_name = "PATH", env = "PLIMSOLL_CGROUP")]
-    pub(crate) cgroup: Option<String>,
+    #[command(flatten)]
+    pub(crate) sight: SightArgs,
 
     /// Exit with code 99 if this holds of the result: `failed > 0`, `verify.latency.p99_ms > 100`
     #[arg(long, value_name = "EXPR", env = "PLIMSOLL_FAIL_IF")]
@@ -216,6 +202,42 @@ pub(crate) struct RunArgs {
     /// No progress, and only the verdict
     #[arg(short, long, env = "PLIMSOLL_QUIET")]
     pub(crate) quiet: bool,
+}
+
+/// How the target is seen from inside.
+#[derive(Debug, Args)]
+pub(crate) struct SightArgs {
+    /// The target's process, if its port does not tell
+    #[arg(long, value_name = "PID", env = "PLIMSOLL_PID", conflicts_with_all = ["process", "cgroup"])]
+    pub(crate) pid: Option<u32>,
+
+    /// The target's processes, by name
+    #[arg(long, value_name = "NAME", env = "PLIMSOLL_PROCESS", conflicts_with = "cgroup")]
+    pub(crate) process: Option<String>,
+
+    /// The target's processes, by the cgroup they run in
+    #[arg(long, value_name = "PATH", env = "PLIMSOLL_CGROUP")]
+    pub(crate) cgroup: Option<String>,
+
+    /// Where `plimsoll observe` runs on the target's host, if that is another one: http[s]://HOST:PORT
+    #[arg(long, value_name = "URL", env = "PLIMSOLL_OBSERVER")]
+    pub(crate) observer: Option<String>,
+
+    /// The secret that the observer was started with; better in the environment than on the command line
+    #[arg(long, value_name = "SECRET", env = "PLIMSOLL_OBSERVER_TOKEN", hide_env_values = true)]
+    pub(crate) observer_token: Option<String>,
+
+    /// The target's own metrics page, as Prometheus reads it: heap, event-loop lag; all of it if nothing else is seen
+    #[arg(long, value_name = "URL", env = "PLIMSOLL_METRICS")]
+    pub(crate) metrics: Option<String>,
+
+    /// Trust this certificate authority too (PEM)
+    #[arg(long, value_name = "FILE", env = "PLIMSOLL_CA")]
+    pub(crate) ca: Option<PathBuf>,
+
+    /// Do not check certificates
+    #[arg(long, env = "PLIMSOLL_INSECURE")]
+    pub(crate) insecure: bool,
 }
 
 /// Where results go beside the terminal.
@@ -308,9 +330,8 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "ADDR,ADDR-ADDR", value_delimiter = ',')]
     pub(crate) source: Vec<String>,
 
-    /// The server's process, if its port does not tell
-    #[arg(long, value_name = "PID")]
-    pub(crate) pid: Option<u32>,
+    #[command(flatten)]
+    pub(crate) sight: SightArgs,
 
     /// Write the file that would make N fit, with only the lines that differ from what is set now
     #[arg(long, value_name = "FORM")]
@@ -326,6 +347,40 @@ pub(crate) enum Emit {
     Systemd,
     /// For /etc/security/limits.d/
     Limits,
+}
+
+const OBSERVE_EXAMPLES: &str = "\
+Examples:
+  plimsoll observe                                        for a run on this host, to try it
+  PLIMSOLL_OBSERVER_TOKEN=secret plimsoll observe --listen 10.0.0.5:9600 --tls
+  PLIMSOLL_OBSERVER_TOKEN=secret plimsoll hold ws://10.0.0.5/ws -c 50k --observer https://10.0.0.5:9600 --ca node-cert.pem
+  curl -H 'Authorization: Bearer secret' 'http://10.0.0.5:9600/v1/observation?address=10.0.0.5:80'
+
+It runs on the target's host, reads what a run on that host would read (/proc, cgroups, the kernel's sockets and
+counters), and changes nothing. Start it as the target's user or as root, so that it may see the target.";
+
+#[derive(Debug, Args)]
+#[command(after_help = OBSERVE_EXAMPLES)]
+pub(crate) struct ObserveArgs {
+    /// Where to answer
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:9600", env = "PLIMSOLL_LISTEN")]
+    pub(crate) listen: SocketAddr,
+
+    /// What whoever asks must know; needed unless only this host can reach it
+    #[arg(long, value_name = "SECRET", env = "PLIMSOLL_OBSERVER_TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+
+    /// Speak TLS, with a certificate that it signs itself unless --cert names one
+    #[arg(long, env = "PLIMSOLL_TLS")]
+    pub(crate) tls: bool,
+
+    /// Certificate chain (PEM)
+    #[arg(long, value_name = "FILE", requires = "key", env = "PLIMSOLL_CERT")]
+    pub(crate) cert: Option<PathBuf>,
+
+    /// Private key for --cert (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert", env = "PLIMSOLL_KEY")]
+    pub(crate) key: Option<PathBuf>,
 }
 
 const LIMITS_EXAMPLES: &str = "\

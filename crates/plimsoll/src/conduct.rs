@@ -11,7 +11,7 @@ use model::observation::Observation;
 use model::result::{CpuUse, Moment, Purpose, Stage};
 use model::storm::{Round, Wave};
 use model::{FailureKind, Latencies, Sample, Spec, Tally, units};
-use observe::{Glance, Observer};
+use observe::{Eyes, Glance};
 use reactor::clock::{self, Nanos};
 
 use crate::progress::{Audience, Progress};
@@ -55,7 +55,7 @@ pub(crate) struct Conductor<'a> {
     spec: &'a Spec,
     crew: Crew,
     workers: u32,
-    observer: &'a mut Observer,
+    eyes: &'a mut Eyes,
     audience: &'a mut dyn Audience,
     started: Nanos,
     /// Each worker's latest counters; those that died keep what they had, their connections counted as lost.
@@ -103,7 +103,7 @@ impl<'a> Conductor<'a> {
         spec: &'a Spec,
         crew: Crew,
         workers: u32,
-        observer: &'a mut Observer,
+        eyes: &'a mut Eyes,
         audience: &'a mut dyn Audience,
         before: Observation,
     ) -> Self {
@@ -112,7 +112,7 @@ impl<'a> Conductor<'a> {
             spec,
             crew,
             workers,
-            observer,
+            eyes,
             audience,
             started: now,
             latest: vec![Sample::default(); workers as usize],
@@ -219,11 +219,11 @@ impl<'a> Conductor<'a> {
     fn stage(&mut self, size: u64, purpose: Purpose) -> Result<(u64, bool), Stopped> {
         self.stage = self.window();
         self.wanted = size;
-        let first = self.observer.glance();
+        let first = self.eyes.glance();
         let began = clock::now();
         self.open(size)?;
         let seconds = clock::to_seconds(clock::now() - began);
-        let establishing = used(began, &first, &self.observer.glance());
+        let establishing = used(began, &first, &self.eyes.glance());
         self.out.establish_seconds += seconds;
         let pass = self.verify()?;
         let idle = self.quiet_time("settle", SETTLE)?;
@@ -273,7 +273,7 @@ impl<'a> Conductor<'a> {
     /// Lets time pass in which only heartbeats go on; gives what CPU each side used in it.
     fn quiet_time(&mut self, doing: &'static str, length: Nanos) -> Result<CpuUse, Stopped> {
         self.doing = doing;
-        let first = self.observer.glance();
+        let first = self.eyes.glance();
         let began = clock::now();
         let end = began + length;
         self.over_at = Some(end);
@@ -283,7 +283,7 @@ impl<'a> Conductor<'a> {
             }
         }
         self.over_at = None;
-        Ok(used(began, &first, &self.observer.glance()))
+        Ok(used(began, &first, &self.eyes.glance()))
     }
 
     /// Gives an order to every worker and waits for the report that concludes it from each one alive; adds up what
@@ -423,7 +423,7 @@ impl<'a> Conductor<'a> {
         (seconds, establishing): (f64, Option<CpuUse>),
         idle: Option<CpuUse>,
     ) -> Stage {
-        let seen = self.observer.observe();
+        let seen = self.eyes.observe();
         let now = self.counters().counters;
         let failed = now.failed.since(&self.stage.since.counters.failed);
         let latency = self.out.verify_latency.summary();
@@ -448,6 +448,7 @@ impl<'a> Conductor<'a> {
             host: seen.host,
             tcp: seen.tcp,
             listener: seen.listener,
+            target_host: seen.target_host,
             establishing,
             idle,
             passed: why_failed.is_none(),
@@ -462,7 +463,7 @@ impl<'a> Conductor<'a> {
         if now < self.look_at {
             return;
         }
-        let seen = self.observer.observe();
+        let seen = self.eyes.observe();
         // On a crowded machine a look takes long; the workers must be listened to for at least as long.
         let looked = clock::now();
         self.look_at = looked + LOOK_EVERY.max(looked - now);
@@ -536,7 +537,7 @@ impl<'a> Conductor<'a> {
         let all = self.counters();
         self.out.total.counters = all.counters;
         self.out.total.cpu_seconds = all.cpu_seconds;
-        self.out.after = self.observer.observe();
+        self.out.after = self.eyes.observe();
         // Whatever happens while draining is no finding about the target.
         let total = self.out.total.clone();
         let drained = |r: &Report| matches!(r, Report::Drained).then_some(0);

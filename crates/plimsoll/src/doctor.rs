@@ -5,12 +5,11 @@ use std::net::SocketAddr;
 use fleet::plan::{self, Sources};
 use model::result::RunResult;
 use model::{Spec, Target, units};
-use observe::{Observer, Root};
 
 use crate::cli::DoctorArgs;
-use crate::hold::{finder, means, with_plan};
+use crate::hold::{means, with_plan};
 use crate::outputs::terminal_style;
-use crate::{Failed, emit, reach};
+use crate::{Failed, emit, reach, sight};
 
 /// Prints the ladder from settings alone; exit code 3 if something would stop below what is asked.
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8, Failed> {
@@ -27,17 +26,17 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8, Failed> {
         return Err(Failed::CannotRun("the target has no address".to_owned()));
     };
     let sources = reach::sources(&target, first, &args.source).map_err(|e| Failed::Usage(e.to_string()))?;
-    let find = finder(args.pid, None, None, &addresses);
-    let mut observer = Observer::new(Root::host(), std::process::id(), find).listening_at(addresses.clone());
+    let mut eyes = sight::eyes(&args.sight, &addresses)?;
     let mut result = RunResult::new("doctor", spec(target, args));
     if args.url.is_none() {
         result.target.url = "URL".to_owned();
     }
-    result.host = observer.host();
-    result.before = observer.observe();
+    result.host = eyes.host();
+    result.before = eyes.observe();
     result.target.addresses = addresses.iter().map(ToString::to_string).collect();
-    result.target.processes = observer.target_processes();
-    let settings = observer.settings();
+    result.target.processes = eyes.target_processes();
+    result.target.host = eyes.target_host();
+    let settings = eyes.settings();
     let means = means(&settings, sources, !args.source.is_empty(), first, result.host.cpus, &result.before);
     let used = match &means.sources {
         Sources::These(list) => list.clone(),

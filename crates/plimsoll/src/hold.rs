@@ -1,6 +1,5 @@
 //! `plimsoll hold`: from a command line to a verdict; and what every experiment does on that way.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,13 +15,13 @@ use observe::{Finder, Observer, Root};
 use reactor::socket;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::cli::{HoldArgs, RunArgs};
+use crate::cli::{HoldArgs, RunArgs, SightArgs};
 use crate::conduct::{Conducted, Conductor};
 use crate::live::Live;
 use crate::outputs::Outputs;
 use crate::progress::{Audience, Lines, Quiet};
 use crate::serving::{self, Beside};
-use crate::{Failed, reach};
+use crate::{Failed, reach, sight};
 
 /// The nice value of the coordinator's thread.
 const LOOKER_PRIORITY: i32 = -10;
@@ -53,8 +52,8 @@ pub(crate) fn common_spec(target: Target, connections: u64, args: &RunArgs) -> S
         workers: args.workers.0,
         send: args.send.clone(),
         expect: args.expect.clone(),
-        ca: args.ca.as_ref().map(|p| p.display().to_string()),
-        insecure: args.insecure,
+        ca: args.sight.ca.as_ref().map(|p| p.display().to_string()),
+        insecure: args.sight.insecure,
         serve: args.serve,
         fail_if: args.fail_if.clone(),
         ..Spec::new(target, connections)
@@ -74,19 +73,18 @@ pub(crate) fn run(mut spec: Spec, experiment: &str, args: &RunArgs) -> Result<u8
         let seen = Observer::new(Root::host(), std::process::id(), find).observe();
         spec.connections = most_that_memory_allows(&seen);
     }
-    let ca_pem = trust(&spec)?;
+    let ca_pem = trust(&spec, &args.sight)?;
     let beside = if spec.serve {
         Some(Beside::start(&spec.target, spec.connections, spec.heartbeat_seconds)?)
     } else {
         None
     };
 
-    let find = finder(args.pid, args.process.as_deref(), args.cgroup.as_deref(), &addresses);
-    let mut observer = Observer::new(Root::host(), std::process::id(), find).listening_at(addresses.clone());
-    let host = observer.host();
-    let before = observer.observe();
-    let settings = observer.settings();
-    let processes = observer.target_processes();
+    let mut eyes = sight::eyes(&args.sight, &addresses)?;
+    let host = eyes.host();
+    let before = eyes.observe();
+    let settings = eyes.settings();
+    let processes = eyes.target_processes();
     let first = serving::first_address(&addresses)?;
     let means = means(&settings, sources, !spec.sources.is_empty(), first, host.cpus, &before);
     let plan = plan::plan(&spec, &means).map_err(|short| {
@@ -130,11 +128,11 @@ pub(crate) fn run(mut spec: Spec, experiment: &str, args: &RunArgs) -> Result<u8
     // workers, already started, keep the priority of everyone.
     let _ = rustix::process::setpriority_process(None, LOOKER_PRIORITY);
     let mut audience = audience(args.quiet, &spec);
-    let conductor = Conductor::new(&spec, crew, plan.workers, &mut observer, audience.as_mut(), before);
+    let conductor = Conductor::new(&spec, crew, plan.workers, &mut eyes, audience.as_mut(), before);
     let seen = conductor.run();
     drop(beside);
     drop(audience);
-    let warnings = observer.take_warnings();
+    let warnings = eyes.take_warnings();
 
     for (&index, how) in &seen.died {
         workers[index as usize].died = Some(how.clone());
@@ -144,12 +142,13 @@ pub(crate) fn run(mut spec: Spec, experiment: &str, args: &RunArgs) -> Result<u8
     }
     let mut result = RunResult::new(experiment, spec);
     result.started_at = started_at.to_string();
-    result.command = std::iter::once("plimsoll".to_owned()).chain(std::env::args().skip(1)).collect();
+    result.command = command_line();
     result.host = host;
     result.workers = workers;
     result.settings = settings;
     result.target.addresses = addresses.iter().map(ToString::to_string).collect();
     result.target.processes = processes;
+    result.target.host = eyes.target_host();
     take_over(&mut result, seen);
     analysis::conclude(&mut result);
     limits::judge(&mut result);
@@ -157,6 +156,20 @@ pub(crate) fn run(mut spec: Spec, experiment: &str, args: &RunArgs) -> Result<u8
     let code = result.exit_code();
     outputs.write(&result, args.quiet)?;
     Ok(code)
+}
+
+/// The command line, without its secrets.
+fn command_line() -> Vec<String> {
+    let mut words: Vec<String> =
+        std::iter::once("plimsoll".to_owned()).chain(std::env::args().skip(1)).collect();
+    for at in 0..words.len() {
+        if words[at].starts_with("--observer-token=") {
+            words[at] = "--observer-token=…".to_owned();
+        } else if at > 0 && words[at - 1] == "--observer-token" {
+            words[at] = "…".to_owned();
+        }
+    }
+    words
 }
 
 /// Who watches: the live view where the terminal can show it, else plain lines.
@@ -198,32 +211,12 @@ fn most_that_memory_allows(seen: &Observation) -> u64 {
 }
 
 /// Authorities to trust besides the system's: the one that was named, and the node's own if it runs beside.
-fn trust(spec: &Spec) -> Result<Option<String>, Failed> {
-    let mut pem = match &spec.ca {
-        Some(path) => Some(
-            fs::read_to_string(path)
-                .map_err(|e| Failed::CannotRun(format!("cannot read --ca {path}: {e}")))?,
-        ),
-        None => None,
-    };
+fn trust(spec: &Spec, args: &SightArgs) -> Result<Option<String>, Failed> {
+    let mut pem = sight::authority(args)?;
     if spec.serve && spec.target.scheme.is_tls() {
         pem.get_or_insert_default().push_str(&serving::own_certificate()?.chain_pem);
     }
     Ok(pem)
-}
-
-pub(crate) fn finder(
-    pid: Option<u32>,
-    process: Option<&str>,
-    cgroup: Option<&str>,
-    addresses: &[SocketAddr],
-) -> Finder {
-    match (pid, process, cgroup) {
-        (Some(pid), _, _) => Finder::Pid(pid),
-        (_, Some(name), _) => Finder::Name(name.to_owned()),
-        (_, _, Some(path)) => Finder::Cgroup(path.to_owned()),
-        _ => Finder::Port(addresses.to_vec()),
-    }
 }
 
 /// What the plan is made from.

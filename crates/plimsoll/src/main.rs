@@ -8,12 +8,14 @@ mod hold;
 mod induce;
 mod limits_command;
 mod live;
+mod observe_command;
 mod outputs;
 mod progress;
 mod reach;
 mod report_command;
 mod run;
 mod serving;
+mod sight;
 mod storm;
 
 use std::io::Write as _;
@@ -58,6 +60,7 @@ fn run(command: &Command) -> Result<u8, Failed> {
         Command::Storm(args) => storm::storm(args),
         Command::Serve(args) => serving::serve(args).map(|()| 0),
         Command::Doctor(args) => doctor::doctor(args),
+        Command::Observe(args) => observe_command::observe(args).map(|()| 0),
         Command::Limits(args) => limits_command::limits(args),
         Command::Report(args) => report_command::report(args),
         Command::Run(args) => {

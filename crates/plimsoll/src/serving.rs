@@ -87,7 +87,7 @@ fn announce(targets: &[Target], processes: u32, own_certificate: bool) {
     }
     text += &format!("{processes} process{}; Ctrl-C ends it\n", if processes == 1 { "" } else { "es" });
     if own_certificate {
-        text += &format!("certificate: --ca {}\n", state_directory().join(node::CA_FILE).display());
+        text += &format!("certificate: --ca {}\n", own_ca_file().display());
     }
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -104,6 +104,11 @@ pub(crate) fn processes_for(connections: u64) -> u32 {
 /// The node's own certificate, signed on first use.
 pub(crate) fn own_certificate() -> Result<Certificate, NodeError> {
     node::self_signed(&state_directory())
+}
+
+/// The public part of that certificate, for `--ca`.
+pub(crate) fn own_ca_file() -> PathBuf {
+    state_directory().join(node::CA_FILE)
 }
 
 /// Where what outlives a run is kept: `$XDG_STATE_HOME/plimsoll`.

@@ -249,6 +249,9 @@ fn details(out: &mut String, r: &RunResult) {
     }
     fold(out, "Where it ran, and how to run it again");
     let _ = writeln!(out, "{}: {}\n", text(&r.host.name), text(&words::host(&r.host)));
+    if let Some(host) = &r.target.host {
+        let _ = writeln!(out, "Target's host {}: {}\n", text(&host.name), text(&words::host(host)));
+    }
     block(out, [words::command_line(&r.command)].iter().map(String::as_str));
     let _ = writeln!(out, "plimsoll {}, result schema {}\n\n</details>", text(&r.plimsoll), r.schema);
 }

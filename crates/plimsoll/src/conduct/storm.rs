@@ -77,9 +77,9 @@ impl Conductor<'_> {
         let size = self.spec.connections;
         self.stage = self.window();
         self.wanted = size;
-        let first = self.observer.glance();
+        let first = self.eyes.glance();
         let (span, wave) = self.wave(kind, size)?;
-        let establishing = used(span.began, &first, &self.observer.glance());
+        let establishing = used(span.began, &first, &self.eyes.glance());
         let seconds = clock::to_seconds(span.over.saturating_sub(span.instant));
         self.out.establish_seconds += seconds;
         let mut round = self.rounded(kind, &span, &wave);
@@ -105,7 +105,7 @@ impl Conductor<'_> {
     /// Lets so many come at an instant a little ahead, and waits until each has made a round trip or failed.
     fn wave(&mut self, kind: RoundKind, total: u64) -> Result<(Span, Wave), Stopped> {
         self.wave = Wave::default();
-        let before = self.observer.tcp();
+        let before = self.eyes.tcp();
         let began = clock::now();
         let instant = began + LEAD;
         // A look at all processes takes its time; while the first ones come, only the queues are looked at.
@@ -114,7 +114,7 @@ impl Conductor<'_> {
         let order = Order::Wave { total, kind, at: instant };
         let over = |r: &Report| matches!(r, Report::WaveOver(_)).then_some(0);
         self.carry_out("storm", Some(&order), over)?;
-        let tcp = (before, self.observer.tcp());
+        let tcp = (before, self.eyes.tcp());
         let queues = self.queues.take().map(|watch| watch.seen).unwrap_or_default();
         let span = Span { began, instant, over: clock::now(), tcp, queues };
         Ok((span, std::mem::take(&mut self.wave)))
@@ -129,7 +129,7 @@ impl Conductor<'_> {
     pub(super) fn look_at_queues(&mut self) {
         let now = clock::now();
         let Some(watch) = self.queues.as_mut().filter(|watch| now >= watch.next) else { return };
-        let queue = self.observer.listener().map(|l| (l.queued, l.backlog));
+        let queue = self.eyes.listener().map(|l| (l.queued, l.backlog));
         watch.seen.push((clock::to_seconds(now - watch.instant), queue));
         // A look that came late is not made up for.
         watch.next += QUEUE_EVERY * ((now - watch.next) / QUEUE_EVERY + 1);

@@ -11,6 +11,7 @@ mod hold;
 mod induced;
 mod limits;
 mod nodes;
+mod observer;
 mod storm;
 mod strangers;
 mod tables;

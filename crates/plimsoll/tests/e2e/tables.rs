@@ -61,8 +61,8 @@ fn every_flag_of_a_hold_is_explained_and_can_stand_in_the_environment() {
     assert!(flags.len() > 20, "{flags:?}");
     for (flag, told) in flags.iter().filter(|(flag, _)| flag != "--help") {
         let variable =
-            format!("[env: PLIMSOLL_{}=", flag.trim_start_matches("--").to_uppercase().replace('-', "_"));
-        assert!(told.contains(&variable), "{flag} has no {variable}]: {told}");
+            format!("[env: PLIMSOLL_{}", flag.trim_start_matches("--").to_uppercase().replace('-', "_"));
+        assert!(told.contains(&variable), "{flag} has no {variable}…]: {told}");
         assert!(told.trim().len() > flag.len() + variable.len() + 10, "{flag} is not explained: {told}");
     }
     assert!(text.contains("[env: PLIMSOLL_URL="), "{text}");

@@ -264,6 +264,13 @@ pub(super) fn facts(r: &RunResult) -> Vec<FactRow> {
     };
     let facts = [
         ("generator's host", Some(format!("{}: {}", words::clean(&r.host.name), words::host(&r.host)))),
+        (
+            "target's host",
+            r.target
+                .host
+                .as_ref()
+                .map(|h| format!("{}: {}, seen by its observer", words::clean(&h.name), words::host(h))),
+        ),
         ("target", Some(words::clean(&r.target.url))),
         ("target's addresses", Some(names(&r.target.addresses))),
         (
