@@ -53,6 +53,8 @@ setup-test: setup-build
 		redis-cli redis-tools unshare util-linux ip iproute2 nft nftables javac default-jdk-headless \
 		prometheus-node-exporter prometheus-node-exporter
 	@targets/asyncio-ws.sh install
+	@targets/postgres.sh install
+	@targets/pgbouncer.sh install
 
 .PHONY: setup-lint-rust
 setup-lint-rust:

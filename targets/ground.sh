@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # What every target's script stands on: where state lives, how packages come, how a server is started and stopped.
 # NOFILE is the soft limit of descriptors that a server starts with, instead of the hard one.
-# Sourced, not run. A target's script defines `install`, `launch PORT DIR` (which ends in exec) and `health PORT`.
+# Sourced, not run. A target's script defines `install`, `launch PORT DIR` (which ends in exec) and `health PORT`, and
+# may define `prepare PORT DIR`, which makes once what outlives a restart.
 
 targets_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 state_root=$(dirname "$targets_dir")/target/targets
@@ -39,7 +40,7 @@ running() {
 }
 
 start() {
-    local port=$1 dir=$state_root/$name-$1 pid
+    local port=$1 dir=$state_root/$name-$1
     if running "$dir"; then
         echo "$name: already running on 127.0.0.1:$port" >&2
         return
@@ -50,6 +51,17 @@ start() {
     fi
     rm -rf "$dir"
     mkdir -p "$dir"
+    if declare -F prepare >/dev/null; then
+        # in the background, as nothing else than that keeps `set -e` where a failure is asked about
+        prepare "$port" "$dir" >"$dir/log" 2>&1 </dev/null &
+        wait $! || { tail -5 "$dir/log" >&2; die "cannot prepare $dir"; }
+    fi
+    begin "$port" "$dir"
+}
+
+# begin PORT DIR: starts the server on what stands in its directory, and waits until it is well.
+begin() {
+    local port=$1 dir=$2 pid
     ulimit -S -n "${NOFILE:-$(ulimit -Hn)}" || true
     launch "$port" "$dir" >"$dir/log" 2>&1 </dev/null &
     pid=$!
@@ -85,8 +97,16 @@ stop() {
     rm -f "$dir/pid"
 }
 
+# With what it was told meanwhile, and with the settings of the environment as they are now.
+restart() {
+    local dir=$state_root/$name-$1
+    [ -d "$dir" ] || die "nothing was started on port $1"
+    stop "$1"
+    begin "$1" "$dir"
+}
+
 main() {
-    local usage="usage: $0 start PORT | stop PORT | health PORT | install"
+    local usage="usage: $0 start PORT | restart PORT | stop PORT | health PORT | install"
     if [ "$*" = install ]; then
         install
         return
@@ -95,6 +115,7 @@ main() {
     [[ $2 =~ ^[0-9]+$ ]] && [ "$2" -ge 1 ] && [ "$2" -le 65535 ] || { echo "$name: $2 is not a port" >&2; exit 2; }
     case $1 in
     start) start "$2" ;;
+    restart) restart "$2" ;;
     stop) stop "$2" ;;
     health) health "$2" || die "no healthy answer from 127.0.0.1:$2" ;;
     *) echo "$usage" >&2; exit 2 ;;

@@ -4,7 +4,7 @@ use model::observation::ProcessSettings;
 use model::result::{Finding, Side, Status};
 use model::{Estimate, FailureKind, Group, RunResult, units};
 
-use crate::{Limit, LimitFacts, evidence, nice};
+use crate::{Limit, LimitFacts, evidence, nice, server_threads};
 
 /// Descriptors of the target's processes.
 pub(crate) struct ServerNofile;
@@ -48,7 +48,7 @@ impl Limit for ServerNofile {
             return finding;
         };
         let slope = run.cost.target.descriptors_per_connection;
-        let ceiling = ceiling(processes, slope.map_or(1.0, |e| e.value));
+        let ceiling = ceiling(run, slope.map_or(1.0, |e| e.value));
         let fullest = evidence::target_readings(run).filter_map(|(_, g)| g.most_descriptors).max();
         let near = fullest.is_some_and(|most| most as f64 >= 0.9 * lowest as f64);
         let (status, summary) = if let Some(met) = met(run) {
@@ -59,13 +59,15 @@ impl Limit for ServerNofile {
         } else {
             let by_ceiling = ceiling.map_or(Status::Clear, |c| evidence::status_by_ceiling(run, c));
             let status = if near { Status::Near } else { by_ceiling };
-            (status, clear_summary(processes, lowest))
+            let own = "connections take descriptors, but each those of a process of its own";
+            let summary = if a_process_each(run) { own.to_owned() } else { clear_summary(processes, lowest) };
+            (status, summary)
         };
         let mut finding = FACTS.finding(status, summary);
         if let Some(ceiling) = ceiling {
             finding = evidence::with_ceiling(finding, run, ceiling);
-            finding.ceiling_low = slope.and_then(|e| e.high).and_then(|each| self::ceiling(processes, each));
-            finding.ceiling_high = slope.and_then(|e| e.low).and_then(|each| self::ceiling(processes, each));
+            finding.ceiling_low = slope.and_then(|e| e.high).and_then(|each| self::ceiling(run, each));
+            finding.ceiling_high = slope.and_then(|e| e.low).and_then(|each| self::ceiling(run, each));
         }
         finding.evidence = read(run);
         finding.remedy = remedy(run);
@@ -112,10 +114,24 @@ pub(crate) fn met(run: &RunResult) -> Option<Met> {
 }
 
 /// What the limits of all accepting processes leave together, with `each` descriptors per connection.
-fn ceiling(processes: &[ProcessSettings], each: f64) -> Option<u64> {
+fn ceiling(run: &RunResult, each: f64) -> Option<u64> {
+    let processes = &run.settings.target;
+    if a_process_each(run) {
+        return None;
+    }
     let left = |p: &ProcessSettings| Some(p.nofile_soft?.saturating_sub(p.descriptors.unwrap_or(0)));
     let room: u64 = processes.iter().filter_map(left).fold(0, u64::saturating_add);
     (each >= NO_DESCRIPTORS).then(|| (room as f64 / each) as u64)
+}
+
+/// Whether each connection has a process of its own (PostgreSQL), so that no process has more descriptors open for
+/// more of them.
+fn a_process_each(run: &RunResult) -> bool {
+    let fullest = evidence::target_readings(run).filter_map(|(_, g)| g.most_descriptors).max();
+    let (Some(slope), Some(fullest)) = (run.cost.target.threads_per_connection, fullest) else {
+        return false;
+    };
+    slope.value >= server_threads::A_THREAD_EACH && fullest < evidence::peak(run) / 2
 }
 
 fn clear_summary(processes: &[ProcessSettings], lowest: u64) -> String {
@@ -186,7 +202,7 @@ pub(crate) fn wanted(run: &RunResult) -> u64 {
 /// none of theirs.
 pub(crate) fn room(run: &RunResult) -> Option<u64> {
     evidence::lowest_nofile(&run.settings.target)?;
-    ceiling(&run.settings.target, run.cost.target.descriptors_per_connection.map_or(1.0, |e| e.value))
+    ceiling(run, run.cost.target.descriptors_per_connection.map_or(1.0, |e| e.value))
 }
 
 fn remedy(run: &RunResult) -> Vec<String> {

@@ -46,6 +46,19 @@ fn threads_bound_a_server_that_takes_one_for_each() {
 }
 
 #[test]
+fn descriptors_do_not_bound_a_server_that_takes_a_process_for_each() {
+    let mut run = testing::run();
+    server::threads(&mut run, 1, 20_003);
+    assert!(finding(run.clone(), "server.nofile").ceiling_connections.is_some(), "threads share descriptors");
+    for group in run.stages.iter_mut().filter_map(|s| s.target.as_mut()).chain(run.after.target.as_mut()) {
+        group.most_descriptors = Some(40);
+    }
+    let found = finding(run, "server.nofile");
+    assert_eq!((found.status, found.ceiling_connections), (Status::Clear, None));
+    assert!(found.summary.contains("a process of its own"), "{}", found.summary);
+}
+
+#[test]
 fn threads_at_their_maximum_are_named_and_those_of_a_pool_are_not() {
     let sizes = [(500, Purpose::Ramp), (900, Purpose::Ramp), (2_000, Purpose::Ramp)];
     let mut run = testing::broken_at(997, &sizes, FailureKind::ClosedEarly);

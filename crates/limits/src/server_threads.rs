@@ -23,7 +23,7 @@ static FACTS: LimitFacts = LimitFacts {
 };
 
 /// From this slope on, connections take threads.
-const A_THREAD_EACH: f64 = 0.5;
+pub(crate) const A_THREAD_EACH: f64 = 0.5;
 
 /// Who says how many tasks there may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -43,6 +43,8 @@ pub enum FailureKind {
     Protocol,
     /// The protocol's own refusal: HTTP 503, SQLSTATE 53300, "max number of clients reached".
     ServerRefused,
+    /// The server did not accept user, password or database, or asks for a login that is not known here.
+    LoginRefused,
     /// The server closed before the connection was ready.
     ClosedEarly,
     /// The server closed a held connection in good order (FIN).
@@ -71,6 +73,7 @@ impl FailureKind {
         Self::TlsCertificate,
         Self::Protocol,
         Self::ServerRefused,
+        Self::LoginRefused,
         Self::ClosedEarly,
         Self::Closed,
         Self::Reset,
@@ -93,6 +96,7 @@ impl FailureKind {
             Self::TlsCertificate => "tls-certificate",
             Self::Protocol => "protocol",
             Self::ServerRefused => "server-refused",
+            Self::LoginRefused => "login-refused",
             Self::ClosedEarly => "closed-early",
             Self::Closed => "closed",
             Self::Reset => "reset",
@@ -116,6 +120,7 @@ impl FailureKind {
             Self::TlsCertificate => "met a certificate that is not valid for the target",
             Self::Protocol => "got an answer that the protocol does not allow",
             Self::ServerRefused => "were turned away by the server's own words",
+            Self::LoginRefused => "were not let in by the server's login",
             Self::ClosedEarly => "were closed by the server before they were ready",
             Self::Closed => "were closed by the server while held",
             Self::Reset => "were reset",

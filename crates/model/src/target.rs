@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::login::{Login, decoded, without_password};
+
 /// The schemes that the drivers so far speak, each with its default port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -26,12 +28,23 @@ pub enum Scheme {
     Sse,
     /// Server-sent events over TLS.
     Sses,
+    /// PostgreSQL's own protocol, version 3; whether over TLS is said by the URL's `sslmode`.
+    Postgres,
 }
 
 impl Scheme {
     /// All schemes, in the order in which help and docs list them.
-    pub const ALL: &[Self] =
-        &[Self::Tcp, Self::Tls, Self::Http, Self::Https, Self::Ws, Self::Wss, Self::Sse, Self::Sses];
+    pub const ALL: &[Self] = &[
+        Self::Tcp,
+        Self::Tls,
+        Self::Http,
+        Self::Https,
+        Self::Ws,
+        Self::Wss,
+        Self::Sse,
+        Self::Sses,
+        Self::Postgres,
+    ];
 
     /// As written in a URL.
     pub const fn id(self) -> &'static str {
@@ -44,7 +57,15 @@ impl Scheme {
             Self::Wss => "wss",
             Self::Sse => "sse",
             Self::Sses => "sses",
+            Self::Postgres => "postgres",
         }
+    }
+
+    /// The scheme of that name.
+    fn named(name: &str) -> Option<Self> {
+        // PostgreSQL's own documentation has both.
+        let name = if name.eq_ignore_ascii_case("postgresql") { "postgres" } else { name };
+        Self::ALL.iter().copied().find(|scheme| scheme.id().eq_ignore_ascii_case(name))
     }
 
     /// Whether TLS comes before the protocol.
@@ -59,7 +80,18 @@ impl Scheme {
             Self::Http | Self::Https => Self::Http,
             Self::Ws | Self::Wss => Self::Ws,
             Self::Sse | Self::Sses => Self::Sse,
+            Self::Postgres => Self::Postgres,
         }
+    }
+
+    /// Whether a connection logs in.
+    pub const fn has_login(self) -> bool {
+        matches!(self, Self::Postgres)
+    }
+
+    /// Whether the node speaks it.
+    pub const fn is_served(self) -> bool {
+        !matches!(self, Self::Postgres)
     }
 
     /// The port that a URL without one means; `None` where the protocol has no customary one.
@@ -68,6 +100,7 @@ impl Scheme {
             Self::Tcp | Self::Tls => None,
             Self::Http | Self::Ws | Self::Sse => Some(80),
             Self::Https | Self::Wss | Self::Sses => Some(443),
+            Self::Postgres => Some(5432),
         }
     }
 
@@ -84,6 +117,29 @@ impl Scheme {
 impl fmt::Display for Scheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.id())
+    }
+}
+
+/// Whether a PostgreSQL connection is encrypted: the `sslmode` of the URL, by libpq's names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SslMode {
+    /// It is not.
+    #[default]
+    Disable,
+    /// It is, whoever the server turns out to be.
+    Require,
+    /// It is, and the server's certificate must be trusted and valid for its name.
+    VerifyFull,
+}
+
+impl SslMode {
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "disable" => Some(Self::Disable),
+            "require" => Some(Self::Require),
+            "verify-full" => Some(Self::VerifyFull),
+            _ => None,
+        }
     }
 }
 
@@ -108,6 +164,22 @@ pub enum TargetError {
     /// A character that cannot stand there.
     #[error("{0:?} holds a space or a control character")]
     BadCharacter(String),
+    /// A user where the protocol knows none.
+    #[error("{0:?} names a user, and {1}:// has no login; leave out what stands before the @")]
+    NoLogin(String, &'static str),
+    /// No user where the protocol needs one.
+    #[error("{0:?} names no user; write it as {1}://USER:PASSWORD@HOST/DATABASE")]
+    NoUser(String, &'static str),
+    /// A `%` that escapes nothing.
+    #[error(
+        "{0:?} has a % that is not followed by the two hexadecimal digits of a character; write % itself as %25"
+    )]
+    BadEscape(String),
+    /// A setting behind the `?` that has no meaning here.
+    #[error(
+        "{0:?} asks for {1:?}; what can be asked for is sslmode=disable, sslmode=require or sslmode=verify-full"
+    )]
+    BadOption(String, String),
 }
 
 /// The server under test, as named by its URL.
@@ -121,6 +193,9 @@ pub struct Target {
     pub port: u16,
     /// Path and query, starting with `/`.
     pub path: String,
+    /// Whom connections log in as, where the protocol has a login.
+    #[serde(default)]
+    pub login: Option<Login>,
 }
 
 impl Target {
@@ -129,16 +204,15 @@ impl Target {
     /// # Errors
     /// Says what is missing or wrong, and how it should be written.
     pub fn parse(url: &str) -> Result<Self, TargetError> {
-        let whole = || url.to_owned();
+        let whole = || without_password(url);
         if url.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return Err(TargetError::BadCharacter(whole()));
         }
         let (scheme, rest) = url.split_once("://").ok_or_else(|| TargetError::NoScheme(whole()))?;
-        let scheme =
-            Scheme::ALL.iter().copied().find(|s| s.id().eq_ignore_ascii_case(scheme)).ok_or_else(|| {
-                let known: Vec<_> = Scheme::ALL.iter().map(|s| s.id()).collect();
-                TargetError::UnknownScheme(scheme.to_owned(), known.join(", "))
-            })?;
+        let scheme = Scheme::named(scheme).ok_or_else(|| {
+            let known: Vec<_> = Scheme::ALL.iter().map(|s| s.id()).collect();
+            TargetError::UnknownScheme(scheme.to_owned(), known.join(", "))
+        })?;
         let rest = rest.split('#').next().unwrap_or_default();
         let (authority, path) = match rest.find(['/', '?']) {
             Some(at) => rest.split_at(at),
@@ -149,6 +223,16 @@ impl Target {
             query if query.starts_with('?') => format!("{}{query}", scheme.default_path()),
             path => path.to_owned(),
         };
+        let (login, authority) = match authority.rsplit_once('@') {
+            Some(_) if !scheme.has_login() => return Err(TargetError::NoLogin(whole(), scheme.id())),
+            Some((login, rest)) => {
+                (Some(Login::parse(login).ok_or_else(|| TargetError::BadEscape(whole()))?), rest)
+            }
+            None => (None, authority),
+        };
+        if scheme.has_login() && login.as_ref().is_none_or(|login| login.user.is_empty()) {
+            return Err(TargetError::NoUser(whole(), scheme.id()));
+        }
         let (host, port) = match authority.strip_prefix('[') {
             Some(v6) => {
                 let (host, after) = v6.split_once(']').ok_or_else(|| TargetError::NoHost(whole()))?;
@@ -170,7 +254,35 @@ impl Target {
                 .ok_or_else(|| TargetError::BadPort(whole(), port.to_owned()))?,
             None => scheme.default_port().ok_or_else(|| TargetError::NoPort(whole(), scheme.id()))?,
         };
-        Ok(Self { scheme, host: host.to_owned(), port, path })
+        let target = Self { scheme, host: host.to_owned(), port, path, login };
+        if scheme == Scheme::Postgres {
+            target.database().ok_or_else(|| TargetError::BadEscape(whole()))?;
+            if let Some(bad) = target.options().find(|option| ssl_mode(option).is_none()) {
+                return Err(TargetError::BadOption(whole(), bad.to_owned()));
+            }
+        }
+        Ok(target)
+    }
+
+    /// The database that the path names; else, as PostgreSQL has it, the one that is called like the user. `None` if
+    /// neither is there, or the path is no text.
+    pub fn database(&self) -> Option<String> {
+        let path = self.path.split('?').next()?;
+        match path.trim_start_matches('/') {
+            "" => Some(self.login.as_ref()?.user.clone()),
+            name => decoded(name),
+        }
+    }
+
+    /// Whether a PostgreSQL connection is to be encrypted; the last that the URL says counts.
+    pub fn ssl_mode(&self) -> SslMode {
+        self.options().filter_map(ssl_mode).last().unwrap_or_default()
+    }
+
+    /// What stands behind the `?`, cut at each `&`.
+    fn options(&self) -> impl Iterator<Item = &str> {
+        let query = self.path.split_once('?').map_or("", |(_, query)| query);
+        query.split('&').filter(|option| !option.is_empty())
     }
 
     /// `HOST:PORT` as it stands in a URL or a Host header.
@@ -183,10 +295,20 @@ impl Target {
     }
 }
 
+/// What an option of a PostgreSQL URL says of encryption.
+fn ssl_mode(option: &str) -> Option<SslMode> {
+    option.strip_prefix("sslmode=").and_then(SslMode::named)
+}
+
 impl fmt::Display for Target {
+    /// As a URL; a password is hidden.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = if self.scheme.plain() == Scheme::Tcp { "" } else { &self.path };
-        write!(f, "{}://{}{path}", self.scheme, self.authority())
+        write!(f, "{}://", self.scheme)?;
+        if let Some(login) = &self.login {
+            write!(f, "{login}@")?;
+        }
+        write!(f, "{}{path}", self.authority())
     }
 }
 
@@ -214,6 +336,47 @@ mod tests {
         assert!(says("tcp://x:0").contains("65535"));
         assert!(says("tcp://x:99999").contains("65535"));
         assert!(says("tcp://a b:1").contains("space"));
+        assert!(says("tcp://u@x:1").contains("has no login"));
+        assert!(says("postgres://x/db").contains("names no user"));
+        assert!(says("postgres://:p@x/db").contains("names no user"));
+        assert!(says("postgres://u:%@x/db").contains("%25"));
+        assert!(says("postgres://u@x/%ff").contains("%25"));
+        assert!(says("postgres://u@x/db?sslmode=prefer").contains("sslmode=require"));
+        assert!(says("postgres://u@x/db?connect_timeout=1").contains("connect_timeout=1"));
+    }
+
+    #[test]
+    fn a_login_its_database_and_its_encryption() {
+        let target = Target::parse("postgresql://ann%2Fb:pa%40ss@db.local/shop%20a?sslmode=require").unwrap();
+        let login = target.login.as_ref().unwrap();
+        assert_eq!((login.user.as_str(), login.password.as_ref().unwrap().reveal()), ("ann/b", "pa@ss"));
+        assert_eq!(
+            (target.host.as_str(), target.port, target.ssl_mode()),
+            ("db.local", 5432, SslMode::Require)
+        );
+        assert_eq!(target.database().unwrap(), "shop a");
+        assert_eq!(target.to_string(), "postgres://ann%2Fb:***@db.local:5432/shop%20a?sslmode=require");
+        let target = Target::parse("postgres://ann@[::1]:6432").unwrap();
+        assert_eq!((target.database().unwrap().as_str(), target.ssl_mode()), ("ann", SslMode::Disable));
+        assert_eq!(target.to_string(), "postgres://ann@[::1]:6432/");
+    }
+
+    #[test]
+    fn no_message_quotes_a_password() {
+        for url in [
+            "postgres://u:secret@x:0/db",
+            "postgres://u:secret@/db",
+            "postgres://u:secret %@x",
+            "postgres://u:sec/ret@x",
+            "postgres://:secret@x",
+            "postgres://u:secret@x?a=b",
+            "postgres://u:secret%@x",
+            "tcp://u:secret@x:1",
+            "u:secret@x",
+        ] {
+            let text = format!("{0} {0:?}", Target::parse(url).unwrap_err());
+            assert!(!text.contains("sec"), "{text}");
+        }
     }
 
     proptest! {
@@ -221,6 +384,8 @@ mod tests {
         fn never_panics(text in ".{0,60}") {
             let _ = Target::parse(&text);
             let _ = Target::parse(&format!("ws://{text}"));
+            let _ = Target::parse(&format!("postgres://{text}"));
+            let _ = without_password(&text);
         }
     }
 }

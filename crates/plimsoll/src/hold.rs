@@ -62,6 +62,9 @@ pub(crate) fn common_spec(target: Target, connections: u64, args: &RunArgs) -> S
 
 /// Runs what is asked, from the outputs' opening to their writing; gives the exit code.
 pub(crate) fn run(mut spec: Spec, experiment: &str, args: &RunArgs) -> Result<u8, Failed> {
+    if spec.serve {
+        serving::check_served(&spec.target)?;
+    }
     let outputs = Outputs::open(&args.outputs)?;
     let addresses = reach::resolve(&spec.target, args.allow_public.as_deref())
         .map_err(|e| Failed::CannotRun(e.to_string()))?;
@@ -160,8 +163,8 @@ pub(crate) fn run(mut spec: Spec, experiment: &str, args: &RunArgs) -> Result<u8
 
 /// The command line, without its secrets.
 fn command_line() -> Vec<String> {
-    let mut words: Vec<String> =
-        std::iter::once("plimsoll".to_owned()).chain(std::env::args().skip(1)).collect();
+    let words = std::env::args().skip(1).map(|word| model::without_password(&word));
+    let mut words: Vec<String> = std::iter::once("plimsoll".to_owned()).chain(words).collect();
     for at in 0..words.len() {
         if words[at].starts_with("--observer-token=") {
             words[at] = "--observer-token=…".to_owned();

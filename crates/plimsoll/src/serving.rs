@@ -36,7 +36,9 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failed> {
         if args.urls.is_empty() { DEFAULTS.map(str::to_owned).to_vec() } else { args.urls.clone() };
     let mut targets = Vec::new();
     for url in &urls {
-        targets.push(Target::parse(url).map_err(|e| Failed::Usage(e.to_string()))?);
+        let target = Target::parse(url).map_err(|e| Failed::Usage(e.to_string()))?;
+        check_served(&target)?;
+        targets.push(target);
     }
     let mut listen = Vec::new();
     for target in &targets {
@@ -72,6 +74,17 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<(), Failed> {
     };
     node::run(&config, child, || announce(&targets, processes, tls && args.cert.is_none()))?;
     Ok(())
+}
+
+/// The node does not speak every protocol that there is a driver for.
+pub(crate) fn check_served(target: &Target) -> Result<(), Failed> {
+    let scheme = target.scheme;
+    if scheme.is_served() {
+        return Ok(());
+    }
+    Err(Failed::Usage(format!(
+        "the node does not speak {scheme}; start a server of that kind, for example with targets/{scheme}.sh"
+    )))
 }
 
 /// Says on standard output where the node listens; whoever reads may have gone, which is no error.

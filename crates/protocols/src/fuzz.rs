@@ -8,6 +8,7 @@
 use model::{FailureKind, Scheme, Target};
 
 use crate::machine::{Cue, Driver, Fact, Machine, Out};
+use crate::postgres::Postgres;
 use crate::serve::{Service, Slot};
 use crate::{Plan, http, sse, tcp, ws};
 
@@ -91,6 +92,19 @@ pub fn sse(input: &[u8]) {
     client::<sse::EventStream>(input, |_| plan("sse://h/events"));
 }
 
+/// Fuzzes [`Postgres`], with a nonce that a script can know.
+pub fn postgres(input: &[u8]) {
+    client_of(
+        input,
+        |setup| match setup % 4 {
+            0 => plan("postgres://u:p@h/d?sslmode=require"),
+            1 => plan("postgres://u@h/d"),
+            _ => plan("postgres://u:p@h/d"),
+        },
+        |plan| Postgres::with_secret(plan, [0; 16]),
+    );
+}
+
 /// Fuzzes [`Service`] from each of its states.
 pub fn serve(input: &[u8]) {
     let Some((&setup, script)) = input.split_first() else { return };
@@ -136,6 +150,10 @@ fn greeting<D: Driver>(plan: &Plan) -> Vec<u8> {
 }
 
 fn client<D: Driver>(input: &[u8], plan: impl Fn(u8) -> Plan) {
+    client_of(input, plan, D::new);
+}
+
+fn client_of<D: Driver>(input: &[u8], plan: impl Fn(u8) -> Plan, make: impl Fn(&Plan) -> D) {
     let Some((&setup, script)) = input.split_first() else { return };
     let plan = plan(setup);
     let mut answer = Out::default();
@@ -144,7 +162,7 @@ fn client<D: Driver>(input: &[u8], plan: impl Fn(u8) -> Plan) {
         assert!(agreed.is_ok());
     }
     same_in_any_pieces(input, |piece| {
-        let mut play = Play::new(D::new(&plan), D::Slot::default());
+        let mut play = Play::new(make(&plan), D::Slot::default());
         play.cue(Cue::Connected);
         play.bytes(&answer.bytes);
         play.piece = piece;
@@ -189,7 +207,9 @@ impl<M: Machine> Play<M> {
     }
 
     fn over(&self) -> bool {
-        self.outcome.failed.is_some() || self.outcome.facts.contains(&Fact::Done)
+        // Nothing is played in TLS.
+        let last = [Fact::Done, Fact::StartTls];
+        self.outcome.failed.is_some() || self.outcome.facts.iter().any(|fact| last.contains(fact))
     }
 
     fn bytes(&mut self, bytes: &[u8]) {

@@ -11,7 +11,9 @@ mod head;
 pub mod http;
 pub mod machine;
 mod nonce;
+pub mod postgres;
 mod quote;
+mod scram;
 pub mod serve;
 pub mod sse;
 pub mod tcp;
@@ -92,7 +94,7 @@ macro_rules! drivers {
     };
 }
 
-drivers![tcp::Echo, http::KeepAlive, ws::WebSocket, sse::EventStream];
+drivers![tcp::Echo, http::KeepAlive, ws::WebSocket, sse::EventStream, postgres::Postgres];
 
 #[cfg(test)]
 mod tests {

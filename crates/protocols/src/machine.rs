@@ -7,7 +7,8 @@ use crate::Plan;
 /// What a machine is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cue<'a> {
-    /// The byte stream stands (TCP is open and TLS, if any, is done). Given once, first.
+    /// The byte stream stands (TCP is open and TLS, if any, is done). Given once, first; and once more when the TLS
+    /// that [`Fact::StartTls`] asked for is done.
     Connected,
     /// Bytes from the peer: what was left unconsumed of earlier ones, then new ones. Never empty.
     Bytes(&'a [u8]),
@@ -23,6 +24,12 @@ pub enum Cue<'a> {
 pub enum Fact {
     /// Client: the protocol's greeting is done (an upgrade, a stream head); login may still follow.
     Upgraded,
+    /// Client: the server goes on in TLS from here. The stream is secured, then [`Cue::Connected`] comes again. What
+    /// the peer sent in clear behind this point is no part of the protocol: leave it unconsumed, and the connection
+    /// is given up.
+    StartTls,
+    /// Client: the server has accepted the login; it may still have things to prepare or to tell.
+    LoggedIn,
     /// Client: handshakes and login are done, the connection is ready. Said exactly once.
     Ready,
     /// Client: the oldest unanswered [`Cue::Ask`] was answered. Answers are counted in order.

@@ -172,6 +172,27 @@ fn sse_driver() {
 }
 
 #[test]
+fn postgres_driver() {
+    let open = b"R\0\0\0\x08\0\0\0\0S\0\0\0\x09a\0bcd\0K\0\0\0\x0c\0\0\0\0\0\0\0\0Z\0\0\0\x05I";
+    let empty = b"I\0\0\0\x04Z\0\0\0\x05I";
+    let refusal = b"E\0\0\0\x1cSFATAL\0C53300\0Msorry\0\0\0\0";
+    let md5 = b"R\0\0\0\x0c\0\0\0\x05salt";
+    let sasl = b"R\0\0\0\x17\0\0\0\x0aSCRAM-SHA-256\0\0";
+    let first = b"R\0\0\0\x3a\0\0\0\x0br=aa7855e13839dd767cd5da7c1ff50365+,s=c2FsdA==,i=2";
+    use Step::{Ask, Bytes, Finish};
+    run(
+        fuzz::postgres,
+        &[
+            script(1, &[Bytes(open), Ask, Ask, Bytes(empty), Bytes(empty), Finish]),
+            script(2, &[Bytes(md5), Bytes(open), Ask, Bytes(empty), Bytes(refusal)]),
+            script(2, &[Bytes(sasl), Bytes(first), Bytes(open)]),
+            script(2, &[Bytes(b"Ecould not fork\n\0"), Bytes(refusal)]),
+            script(0, &[Bytes(b"S"), Bytes(open)]),
+        ],
+    );
+}
+
+#[test]
 fn serving() {
     let (http, _) = transcript::<http::KeepAlive>("http://h/metrics", 2);
     let (ws, _) = transcript::<ws::WebSocket>("ws://h/ws", 2);

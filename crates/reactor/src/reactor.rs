@@ -76,6 +76,8 @@ pub struct Reactor<M: Machine, N> {
     wire: Vec<u8>,
     out: Out,
     facts: Vec<Fact>,
+    /// What a client's stream is secured with when its machine asks for that in mid-stream.
+    pub tls_on_request: Option<ClientTls>,
     /// Most bytes that may wait unsent on one connection before it is given up as a slow reader.
     pub unsent_limit: usize,
     /// Bytes read.
@@ -103,6 +105,7 @@ impl<M: Machine, N: Default> Reactor<M, N> {
             wire: Vec::new(),
             out: Out::default(),
             facts: Vec::new(),
+            tls_on_request: None,
             unsent_limit: usize::MAX,
             bytes_in: 0,
             bytes_out: 0,
@@ -477,8 +480,10 @@ impl<M: Machine, N: Default> Reactor<M, N> {
         let mut facts = std::mem::replace(&mut self.out.facts, std::mem::take(&mut self.facts));
         let conn = &mut self.conns[index as usize];
         let mut closing = false;
+        let mut securing = false;
         for &fact in &facts {
             closing |= fact == Fact::Done;
+            securing |= fact == Fact::StartTls;
             owner.fact(index, &mut conn.note, fact, now);
         }
         facts.clear();
@@ -504,11 +509,34 @@ impl<M: Machine, N: Default> Reactor<M, N> {
             Err(failure) => self.fail(index, failure, owner, now),
             Ok(()) => {
                 let conn = &self.conns[index as usize];
-                if closing && conn.socket.is_some() && !conn.has_unsent() {
+                if conn.socket.is_none() {
+                    return;
+                }
+                if closing && !conn.has_unsent() {
                     self.end(index, End::Done, owner, now);
+                } else if securing {
+                    self.secure(index, owner, now);
                 }
             }
         }
+    }
+
+    /// Begins TLS on a stream that stands.
+    fn secure<O: Owner<M, N>>(&mut self, index: u32, owner: &mut O, now: Nanos) {
+        let conn = &mut self.conns[index as usize];
+        // Whoever sits in between could have put it there, to be taken for a part of what is then secured.
+        if conn.waiting.as_ref().is_some_and(|w| !w.partial.is_empty()) {
+            let text =
+                "the server sent bytes in clear behind its agreement to TLS; somebody may sit in between";
+            return self.fail(index, Failure::new(FailureKind::Protocol, text), owner, now);
+        }
+        let Some(Ok(tls)) = self.tls_on_request.as_ref().map(Tls::client) else {
+            let text = "the protocol asks for TLS, and nothing was set up for it";
+            return self.fail(index, Failure::new(FailureKind::Tls, text), owner, now);
+        };
+        conn.tls = Some(Box::new(tls));
+        conn.state = State::Securing;
+        self.feed_tls(index, 0, owner, now);
     }
 
     /// Sends what stands in the write buffer; keeps for the connection what the socket does not take.

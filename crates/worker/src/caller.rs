@@ -30,7 +30,7 @@ impl Caller {
             addresses: assignment.addresses.clone(),
             next_address: assignment.index as usize,
             sources: Sources::new(assignment.sources.clone(), now >> 10),
-            tls: trust::of(assignment)?,
+            tls: trust::from_the_start(assignment)?,
             ports_exhausted: false,
         })
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fleet::Assignment;
+use model::{Scheme, SslMode};
 use reactor::tls::ClientTls;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -13,11 +14,22 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 
 use crate::WorkerError;
 
-/// Makes what every TLS connection of this worker shares; `None` where the target speaks plain.
-pub(crate) fn of(assignment: &Assignment) -> Result<Option<ClientTls>, WorkerError> {
+/// Makes what every connection of this worker shares that begins with TLS; `None` where the target's do not.
+pub(crate) fn from_the_start(assignment: &Assignment) -> Result<Option<ClientTls>, WorkerError> {
     let spec = &assignment.spec;
     let speaks_tls = spec.target.scheme.is_tls();
     speaks_tls.then(|| client(&spec.target.host, assignment.ca_pem.as_deref(), spec.insecure)).transpose()
+}
+
+/// The same for a protocol that asks for TLS in its own words first; `None` if this target's URL does not want it.
+pub(crate) fn on_request(assignment: &Assignment) -> Result<Option<ClientTls>, WorkerError> {
+    let spec = &assignment.spec;
+    let insecure = match (spec.target.scheme, spec.target.ssl_mode()) {
+        (Scheme::Postgres, SslMode::Require) => true,
+        (Scheme::Postgres, SslMode::VerifyFull) => spec.insecure,
+        _ => return Ok(None),
+    };
+    client(&spec.target.host, assignment.ca_pem.as_deref(), insecure).map(Some)
 }
 
 fn client(host: &str, ca_pem: Option<&str>, insecure: bool) -> Result<ClientTls, WorkerError> {

@@ -1,8 +1,8 @@
 //! Does it hold on servers that we did not write, and does it find out what they cost and which processes they are?
 
 use crate::harness::{Stranger, hold, trusted};
-use model::RunResult;
 use model::result::Status;
+use model::{FailureKind, RunResult};
 
 /// Holds so many connections on it; asserts that each was held and verified and that a cost came of it.
 fn holds(url: &str, n: u64, more: &[&str]) -> RunResult {
@@ -50,6 +50,56 @@ fn two_thousand_connections_are_held_on_redis_with_its_own_ping() {
     assert_eq!(processes(&result), [("redis-server", "listens")]);
     let cost = result.cost.target.user_bytes_per_connection.unwrap();
     assert!(cost.value > 500.0, "redis keeps more than that of a client: {cost:?}");
+}
+
+#[test]
+fn five_hundred_sessions_are_held_on_postgres() {
+    let Some(postgres) = Stranger::start_with("postgres", &[("MAX_CONNECTIONS", "520")]) else { return };
+    let url = format!("postgres://plimsoll:plimsoll@127.0.0.1:{}/plimsoll", postgres.port);
+    let ended = trusted(|| hold(&url, &["-c", "500", "--stages", "5", "--hold", "3s", "--heartbeat", "2s"]));
+    ended.expect_code(0);
+    let result = ended.result();
+    assert_eq!((result.connections.verified, result.connections.failed_total()), (500, 0));
+    assert!(result.heartbeat.answered > 0 && result.heartbeat.missed == 0, "{:?}", result.heartbeat);
+    let cost = result.cost.target.user_bytes_per_connection.expect("its memory is seen");
+    assert!((300e3..20e6).contains(&cost.value), "a process for each connection: {cost:?}");
+    let threads = result.cost.target.threads_per_connection.expect("its processes are seen");
+    assert!((threads.value - 1.0).abs() < 0.01, "{threads:?}");
+    assert!(result.establish.phases.contains_key("auth"), "{:?}", result.establish.phases);
+    // the password is in nothing that was written
+    let written = std::fs::read_to_string(ended.file()).expect("the result");
+    assert!(written.contains("postgres://plimsoll:***@127.0.0.1"), "the target is shown");
+    assert!(!format!("{written}{}", ended.said()).contains("plimsoll:plimsoll"), "the password is not");
+}
+
+#[test]
+fn sessions_are_held_in_tls_and_by_md5() {
+    let settings = [("SSL", "on"), ("AUTH", "md5")];
+    let Some(postgres) = Stranger::start_with("postgres", &settings) else { return };
+    let url = format!("postgres://plimsoll:plimsoll@127.0.0.1:{}/plimsoll", postgres.port);
+    let flags = ["-c", "100", "--stages", "2", "--hold", "1s", "--heartbeat", "500ms"];
+    let ended = trusted(|| hold(&format!("{url}?sslmode=require"), &flags));
+    ended.expect_code(0);
+    assert!(ended.result().establish.phases.contains_key("tls"));
+    let ca = postgres.state().join("server.crt").display().to_string();
+    let checked = format!("{url}?sslmode=verify-full");
+    trusted(|| hold(&checked, &[&flags[..], &["--ca", &ca]].concat())).expect_code(0);
+    // without that, its certificate is signed by nobody that is trusted here
+    let kinds = |url: &str| hold(url, &flags).result().connections.failed.into_keys().collect::<Vec<_>>();
+    assert_eq!(kinds(&checked), [FailureKind::TlsCertificate]);
+    assert_eq!(kinds(&url.replace(":plimsoll@", ":wrong@")), [FailureKind::LoginRefused]);
+}
+
+#[test]
+fn a_thousand_sessions_are_held_through_pgbouncer() {
+    let Some(postgres) = Stranger::start("postgres") else { return };
+    let port = postgres.port.to_string();
+    // what it opens to PostgreSQL are descriptors, too, but few
+    let settings = [("SERVER_PORT", port.as_str()), ("POOL_SIZE", "5")];
+    let Some(pgbouncer) = Stranger::start_with("pgbouncer", &settings) else { return };
+    let url = format!("postgres://plimsoll:plimsoll@127.0.0.1:{}/plimsoll", pgbouncer.port);
+    let result = holds(&url, 1_000, &[]);
+    assert_eq!(processes(&result), [("pgbouncer", "listens")]);
 }
 
 #[test]

@@ -359,6 +359,17 @@ impl Stranger {
         assert!(started.status.success(), "{name}: {}", String::from_utf8_lossy(&started.stderr));
         Some(stranger)
     }
+
+    /// Where its script keeps what belongs to it.
+    pub(crate) fn state(&self) -> PathBuf {
+        repository().join(format!("target/targets/{}-{}", self.name, self.port))
+    }
+
+    /// Stops it and starts it again on what it has kept.
+    pub(crate) fn restart(&self) {
+        let again = script(self.name, &["restart", &self.port.to_string()], &[]);
+        assert!(again.status.success(), "{}: {}", self.name, String::from_utf8_lossy(&again.stderr));
+    }
 }
 
 impl Drop for Stranger {

@@ -341,6 +341,11 @@ impl<D: Driver> Owner<D, Note> for Desk {
                 note.mark = now;
                 note.heard = true;
             }
+            Fact::LoggedIn => {
+                self.sample.phases[Phase::Auth as usize].record(now.saturating_sub(note.mark));
+                note.mark = now;
+                note.heard = true;
+            }
             Fact::Ready => self.became_ready(index, note, now),
             Fact::Answered => self.answered(index, note, now),
             Fact::Heard => self.heard(note, now),
@@ -349,14 +354,14 @@ impl<D: Driver> Owner<D, Note> for Desk {
                 self.pass.outstanding -= 1;
                 self.pass.cannot_ask = true;
             }
-            Fact::Done => {}
+            Fact::StartTls | Fact::Done => {}
         }
     }
 
     fn ended(&mut self, index: u32, note: &mut Note, end: End, now: Nanos) {
         let theirs = match &end {
             End::PeerClosed(_) => true,
-            End::Failed(failure) => failure.kind == FailureKind::Reset,
+            End::Failed(failure) => matches!(failure.kind, FailureKind::Closed | FailureKind::Reset),
             End::Done => false,
         };
         if theirs && note.is_ready() {

@@ -14,8 +14,8 @@ use reactor::socket;
 use rustix::io::Errno;
 
 use super::{PULSE, REPORT_EVERY, current, say_sample};
-use crate::WorkerError;
 use crate::caller::Caller;
+use crate::{WorkerError, trust};
 use desk::{Desk, Note};
 
 /// Round trips of a verify pass that are under way at a time, over all workers: enough to keep both ends busy,
@@ -114,7 +114,8 @@ impl<D: Driver> Hold<D> {
     fn new(driver: D, assignment: Assignment) -> Result<Self, WorkerError> {
         let spec = &assignment.spec;
         let capacity = assignment.capacity as usize;
-        let reactor = Reactor::new(driver, capacity).map_err(|e| WorkerError::Setup(e.to_string()))?;
+        let mut reactor = Reactor::new(driver, capacity).map_err(|e| WorkerError::Setup(e.to_string()))?;
+        reactor.tls_on_request = trust::on_request(&assignment)?;
         let now = clock::now();
         let interval = spec.heartbeat_seconds.map(clock::from_seconds);
         let walk =

@@ -192,6 +192,7 @@ impl<D: Driver> Owner<D, Note> for Desk {
     fn fact(&mut self, index: u32, note: &mut Note, fact: Fact, now: Nanos) {
         match fact {
             Fact::Upgraded => self.phase(Phase::Upgrade, note, now),
+            Fact::LoggedIn => self.phase(Phase::Auth, note, now),
             Fact::Ready => {
                 self.sample.phases[Phase::Ready as usize].record(now.saturating_sub(note.began));
                 self.sample.counters.became_ready += 1;
@@ -204,7 +205,7 @@ impl<D: Driver> Owner<D, Note> for Desk {
             // Where a client cannot ask, it is ready by the server's own words: that was its round trip.
             Fact::CannotAsk => self.proven(note, note.mark),
             Fact::Answered if note.state == State::Asked => self.proven(note, now),
-            Fact::Answered | Fact::Heard | Fact::Done => {}
+            Fact::Answered | Fact::Heard | Fact::StartTls | Fact::Done => {}
         }
     }
 

@@ -16,8 +16,8 @@ use reactor::socket;
 use rustix::io::Errno;
 
 use super::{PULSE, REPORT_EVERY, current, say_sample};
-use crate::WorkerError;
 use crate::caller::Caller;
+use crate::{WorkerError, trust};
 use desk::{Attempt, Backoff, Desk, Note};
 
 /// Connects between two looks at the sockets: a millisecond or two of them, which is how exact a moment of becoming
@@ -80,8 +80,9 @@ struct Storm<D: Driver> {
 
 impl<D: Driver> Storm<D> {
     fn new(driver: D, assignment: Assignment, storm: StormSpec) -> Result<Self, WorkerError> {
-        let reactor = Reactor::new(driver, assignment.capacity as usize)
+        let mut reactor = Reactor::new(driver, assignment.capacity as usize)
             .map_err(|e| WorkerError::Setup(e.to_string()))?;
+        reactor.tls_on_request = trust::on_request(&assignment)?;
         let now = clock::now();
         let patience = clock::from_seconds(assignment.spec.patience_seconds);
         Ok(Self {
