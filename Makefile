@@ -51,7 +51,8 @@ setup-build:
 setup-test: setup-build
 	@scripts/need.sh chromium chromium python3 python3 nginx nginx-light redis-server redis-server haproxy haproxy \
 		redis-cli redis-tools unshare util-linux ip iproute2 nft nftables javac default-jdk-headless \
-		prometheus-node-exporter prometheus-node-exporter
+		prometheus-node-exporter prometheus-node-exporter \
+		nats-server nats-server mosquitto mosquitto
 	@targets/asyncio-ws.sh install
 	@targets/postgres.sh install
 	@targets/pgbouncer.sh install

@@ -233,6 +233,7 @@ fn remedy(run: &RunResult) -> Vec<String> {
         ("mysqld", "mysql -e 'SET PERSIST max_connections = {}'"),
         ("mongod", "net.maxIncomingConnections: {} # mongod.conf"),
         ("nats-server", "max_connections: {} # nats-server.conf"),
+        ("mosquitto", "max_connections {} # mosquitto.conf, below each listener"),
     ];
     let filled = |line: &str| line.replace("{}", &wanted.to_string());
     if let Some((_, line)) = known.iter().find(|(server, _)| *server == name) {

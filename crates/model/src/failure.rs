@@ -43,7 +43,8 @@ pub enum FailureKind {
     Protocol,
     /// The protocol's own refusal: HTTP 503, SQLSTATE 53300, "max number of clients reached".
     ServerRefused,
-    /// The server did not accept user, password or database, or asks for a login that is not known here.
+    /// The server did not accept user, password or database, or asks for a login that the URL does not have or that is
+    /// not known here.
     LoginRefused,
     /// The server closed before the connection was ready.
     ClosedEarly,

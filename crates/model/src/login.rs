@@ -5,6 +5,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::target::Scheme;
+
 /// What stands for a password wherever it is shown.
 const HIDDEN: &str = "***";
 
@@ -99,12 +101,15 @@ pub(crate) fn decoded(text: &str) -> Option<String> {
 pub fn without_password(word: &str) -> String {
     let start = word.find("://").map_or(0, |at| at + 3);
     let rest = &word[start..];
+    // `--flag=URL` is a word as well.
+    let scheme = word[..start].trim_end_matches("://").rsplit('=').next().and_then(Scheme::named);
     // A password that should have been escaped may hold a slash: where one is expected, all before the last @ is it.
-    let all = word.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("postgres"));
+    let all = scheme.is_some_and(Scheme::has_login);
     let most = if all { rest.len() } else { rest.find(['/', '?', '#']).unwrap_or(rest.len()) };
-    let colon_and_at = rest[..most].rfind('@').and_then(|at| Some((rest[..at].find(':')?, at)));
-    match colon_and_at {
-        Some((colon, at)) => format!("{}{}:{HIDDEN}{}", &word[..start], &rest[..colon], &rest[at..]),
+    let Some(at) = rest[..most].rfind('@') else { return word.to_owned() };
+    match rest[..at].find(':') {
+        Some(colon) => format!("{}{}:{HIDDEN}{}", &word[..start], &rest[..colon], &rest[at..]),
+        None if scheme == Some(Scheme::Nats) => format!("{}:{HIDDEN}{}", &word[..start], &rest[at..]),
         None => word.to_owned(),
     }
 }
@@ -140,6 +145,9 @@ mod tests {
             ("http://u:secret@h/", "http://u:***@h/"),
             ("http://h:80/a@b", "http://h:80/a@b"),
             ("tcp://127.0.0.1:7000", "tcp://127.0.0.1:7000"),
+            ("nats://token@h", "nats://:***@h"),
+            ("redis://u:se/cr@et@h", "redis://u:***@h"),
+            ("--metrics=http://u:secret@h/", "--metrics=http://u:***@h/"),
             ("--quiet", "--quiet"),
         ] {
             assert_eq!(without_password(word), shown);

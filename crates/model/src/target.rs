@@ -28,6 +28,16 @@ pub enum Scheme {
     Sse,
     /// Server-sent events over TLS.
     Sses,
+    /// Redis (RESP2).
+    Redis,
+    /// Redis over TLS.
+    Rediss,
+    /// NATS client protocol.
+    Nats,
+    /// MQTT 3.1.1, or 5 with `?version=5`.
+    Mqtt,
+    /// MQTT over TLS.
+    Mqtts,
     /// PostgreSQL's own protocol, version 3; whether over TLS is said by the URL's `sslmode`.
     Postgres,
 }
@@ -43,6 +53,11 @@ impl Scheme {
         Self::Wss,
         Self::Sse,
         Self::Sses,
+        Self::Redis,
+        Self::Rediss,
+        Self::Nats,
+        Self::Mqtt,
+        Self::Mqtts,
         Self::Postgres,
     ];
 
@@ -57,12 +72,17 @@ impl Scheme {
             Self::Wss => "wss",
             Self::Sse => "sse",
             Self::Sses => "sses",
+            Self::Redis => "redis",
+            Self::Rediss => "rediss",
+            Self::Nats => "nats",
+            Self::Mqtt => "mqtt",
+            Self::Mqtts => "mqtts",
             Self::Postgres => "postgres",
         }
     }
 
     /// The scheme of that name.
-    fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         // PostgreSQL's own documentation has both.
         let name = if name.eq_ignore_ascii_case("postgresql") { "postgres" } else { name };
         Self::ALL.iter().copied().find(|scheme| scheme.id().eq_ignore_ascii_case(name))
@@ -70,7 +90,7 @@ impl Scheme {
 
     /// Whether TLS comes before the protocol.
     pub const fn is_tls(self) -> bool {
-        matches!(self, Self::Tls | Self::Https | Self::Wss | Self::Sses)
+        matches!(self, Self::Tls | Self::Https | Self::Wss | Self::Sses | Self::Rediss | Self::Mqtts)
     }
 
     /// The same protocol without TLS: the name of its driver.
@@ -80,18 +100,11 @@ impl Scheme {
             Self::Http | Self::Https => Self::Http,
             Self::Ws | Self::Wss => Self::Ws,
             Self::Sse | Self::Sses => Self::Sse,
+            Self::Redis | Self::Rediss => Self::Redis,
+            Self::Nats => Self::Nats,
+            Self::Mqtt | Self::Mqtts => Self::Mqtt,
             Self::Postgres => Self::Postgres,
         }
-    }
-
-    /// Whether a connection logs in.
-    pub const fn has_login(self) -> bool {
-        matches!(self, Self::Postgres)
-    }
-
-    /// Whether the node speaks it.
-    pub const fn is_served(self) -> bool {
-        !matches!(self, Self::Postgres)
     }
 
     /// The port that a URL without one means; `None` where the protocol has no customary one.
@@ -100,17 +113,32 @@ impl Scheme {
             Self::Tcp | Self::Tls => None,
             Self::Http | Self::Ws | Self::Sse => Some(80),
             Self::Https | Self::Wss | Self::Sses => Some(443),
+            Self::Redis | Self::Rediss => Some(6379),
+            Self::Nats => Some(4222),
+            Self::Mqtt => Some(1883),
+            Self::Mqtts => Some(8883),
             Self::Postgres => Some(5432),
         }
     }
 
-    /// The path that a URL without one means here: where the node serves it.
+    /// The path that a URL without one means here: where the node serves it. Empty where the protocol has no paths.
     pub const fn default_path(self) -> &'static str {
         match self.plain() {
             Self::Ws => "/ws",
             Self::Sse => "/events",
+            Self::Redis | Self::Nats | Self::Mqtt => "",
             _ => "/",
         }
+    }
+
+    /// Whether a user and a password in the URL mean a login.
+    pub const fn has_login(self) -> bool {
+        matches!(self.plain(), Self::Redis | Self::Nats | Self::Mqtt | Self::Postgres)
+    }
+
+    /// Whether the node speaks it.
+    pub const fn is_served(self) -> bool {
+        matches!(self.plain(), Self::Tcp | Self::Http | Self::Ws | Self::Sse)
     }
 }
 
@@ -161,6 +189,12 @@ pub enum TargetError {
     /// The port is not a number from 1 to 65535.
     #[error("{0:?} has the port {1:?}, which is not a number from 1 to 65535")]
     BadPort(String, String),
+    /// What stands before the `@` cannot be read.
+    #[error("{0:?} has a user or a password that cannot be read; write % in them as %25, @ as %40, / as %2F")]
+    BadLogin(String),
+    /// A version of the protocol that no driver speaks.
+    #[error("{0:?} asks for version {1:?}; MQTT is spoken as 3.1.1 (the default) or 5 (?version=5)")]
+    BadVersion(String, String),
     /// A character that cannot stand there.
     #[error("{0:?} holds a space or a control character")]
     BadCharacter(String),
@@ -191,7 +225,7 @@ pub struct Target {
     pub host: String,
     /// The port, given or customary.
     pub port: u16,
-    /// Path and query, starting with `/`.
+    /// Path and query, starting with `/`; where the protocol has no paths, only a query or nothing.
     pub path: String,
     /// Whom connections log in as, where the protocol has a login.
     #[serde(default)]
@@ -225,12 +259,20 @@ impl Target {
         };
         let (login, authority) = match authority.rsplit_once('@') {
             Some(_) if !scheme.has_login() => return Err(TargetError::NoLogin(whole(), scheme.id())),
-            Some((login, rest)) => {
-                (Some(Login::parse(login).ok_or_else(|| TargetError::BadEscape(whole()))?), rest)
+            // Its clients take `nats://TOKEN@HOST` for a token, which is as secret as a password.
+            Some((token, rest)) if scheme == Scheme::Nats && !token.contains(':') => {
+                (Some(Login::parse(&format!(":{token}"))), rest)
             }
+            Some((login, rest)) => (Some(Login::parse(login)), rest),
+            None if scheme.has_login() && path.contains('@') => return Err(TargetError::BadLogin(whole())),
             None => (None, authority),
         };
-        if scheme.has_login() && login.as_ref().is_none_or(|login| login.user.is_empty()) {
+        let login = match login {
+            Some(None) => return Err(TargetError::BadLogin(whole())),
+            Some(login) => login.filter(|login| !login.user.is_empty() || login.password.is_some()),
+            None => None,
+        };
+        if scheme == Scheme::Postgres && login.as_ref().is_none_or(|login| login.user.is_empty()) {
             return Err(TargetError::NoUser(whole(), scheme.id()));
         }
         let (host, port) = match authority.strip_prefix('[') {
@@ -261,7 +303,27 @@ impl Target {
                 return Err(TargetError::BadOption(whole(), bad.to_owned()));
             }
         }
-        Ok(target)
+        match target.query("version") {
+            Some(version) if scheme.plain() == Scheme::Mqtt && !matches!(version, "3.1.1" | "5") => {
+                Err(TargetError::BadVersion(whole(), version.to_owned()))
+            }
+            _ => Ok(target),
+        }
+    }
+
+    /// Whom connections log in as, if somebody was named.
+    pub fn user(&self) -> Option<&str> {
+        self.login.as_ref().map(|login| login.user.as_str()).filter(|user| !user.is_empty())
+    }
+
+    /// The password, for the server alone.
+    pub fn password(&self) -> Option<&str> {
+        self.login.as_ref()?.password.as_ref().map(|password| password.reveal())
+    }
+
+    /// The value of `name=value` in the query.
+    pub fn query(&self, name: &str) -> Option<&str> {
+        self.options().find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
     }
 
     /// The database that the path names; else, as PostgreSQL has it, the one that is called like the user. `None` if
@@ -319,7 +381,14 @@ mod tests {
 
     #[test]
     fn read_and_written_again() {
-        for url in ["tcp://127.0.0.1:7000", "wss://example.org:443/ws?a=b", "sse://[::1]:80/events"] {
+        for url in [
+            "tcp://127.0.0.1:7000",
+            "wss://example.org:443/ws?a=b",
+            "sse://[::1]:80/events",
+            "redis://127.0.0.1:6379",
+            "nats://[::1]:4222",
+            "mqtts://a%40b@broker:8883?version=5",
+        ] {
             assert_eq!(Target::parse(url).unwrap().to_string(), url);
         }
         let ws = Target::parse("ws://chat.example").unwrap();
@@ -343,6 +412,9 @@ mod tests {
         assert!(says("postgres://u@x/%ff").contains("%25"));
         assert!(says("postgres://u@x/db?sslmode=prefer").contains("sslmode=require"));
         assert!(says("postgres://u@x/db?connect_timeout=1").contains("connect_timeout=1"));
+        assert!(says("ws://me:pass@h").contains("no login"));
+        assert!(says("redis://me:100%@h").contains("%25"));
+        assert!(says("mqtt://h?version=4").contains(r#"version "4""#));
     }
 
     #[test]
@@ -377,6 +449,34 @@ mod tests {
             let text = format!("{0} {0:?}", Target::parse(url).unwrap_err());
             assert!(!text.contains("sec"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_login_is_read_and_its_password_never_shown() {
+        let of = |url: &str| {
+            let target = Target::parse(url).unwrap();
+            (target.user().map(str::to_owned), target.password().map(str::to_owned), target.to_string())
+        };
+        let some = |text: &str| Some(text.to_owned());
+        let shown = |text: &str| text.to_owned();
+        assert_eq!(of("redis://me:p%40ss%3a@h:1"), (some("me"), some("p@ss:"), shown("redis://me:***@h:1")));
+        assert_eq!(of("redis://:a:b@h"), (None, some("a:b"), shown("redis://:***@h:6379")));
+        assert_eq!(of("nats://token@h"), (None, some("token"), shown("nats://:***@h:4222")));
+        assert_eq!(of("mqtt://@h"), (None, None, shown("mqtt://h:1883")));
+        for bad in [
+            "redis://me:hunter2@:1",
+            "redis://me:hunter2@h:0",
+            "redis://me:hunter2/@h",
+            "ws://me:hunter2@h",
+            "me:hunter2@h",
+            "redis://me:hunter2@h h",
+        ] {
+            let error = Target::parse(bad).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
+        }
+        let target = Target::parse("redis://me:hunter2@h").unwrap();
+        assert!(!format!("{target:?}").contains("hunter2"));
+        assert!(!serde_json::to_string(&target).unwrap().contains("hunter2"));
     }
 
     proptest! {

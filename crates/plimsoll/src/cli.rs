@@ -54,19 +54,22 @@ pub(crate) enum Command {
 const HOLD_EXAMPLES: &str = "\
 Examples:
   plimsoll hold ws://127.0.0.1:7080/ws --serve -c 50k --heartbeat 10s
-  plimsoll hold tcp://127.0.0.1:6379 -c 5000 --send 'PING\\r\\n' --expect '+PONG'
+  plimsoll hold redis://user:password@127.0.0.1:6379 -c 5000
+  plimsoll hold tcp://127.0.0.1:11211 -c 5000 --send 'version\\r\\n' --expect 'VERSION '
   plimsoll hold https://10.0.0.5/health -c 60k --source 10.0.0.10-10.0.0.14 --ca ca.pem
   plimsoll hold tcp://127.0.0.1:7000 -c 100k --until-it-breaks --html report.html
   plimsoll hold sse://127.0.0.1:7080/events -c 10k --fail-if 'verify.latency.p99_ms > 50'
   plimsoll hold postgres://app:secret@10.0.0.7/shop -c 500 --heartbeat 30s
 
-The target is tcp, tls, http, https, ws, wss, sse, sses or postgres. Heartbeats: tcp and tls send 32
-bytes and expect them back (or --send and --expect); http and https a GET of the URL's path; ws and wss
-a ping; on sse and sses, the server's comments and events are the heartbeats; postgres an empty query.
+The target is tcp, tls, http, https, ws, wss, sse, sses, redis, rediss, nats, mqtt, mqtts (?version=5 for
+MQTT 5) or postgres. Heartbeats: tcp and tls send 32 bytes and expect them back (or --send and --expect);
+http and https a GET of the URL's path; ws, redis, nats and mqtt a ping; on sse, the server's comments and
+events are the heartbeats; postgres an empty query.
 
-postgres://USER:PASSWORD@HOST[:PORT]/DATABASE?sslmode=disable|require|verify-full, directly or through
-PgBouncer; in a URL, characters such as / and @ of a password are written %2F and %40. sslmode=require
-encrypts without checking the certificate; verify-full checks it (see --ca). No result has the password.";
+Logins stand in the URL: SCHEME://USER:PASSWORD@HOST, characters such as / and @ written %2F and %40;
+nats://TOKEN@HOST too. postgres://USER:PASSWORD@HOST/DATABASE?sslmode=disable|require|verify-full, directly
+or through PgBouncer; sslmode=require encrypts without checking the certificate. No result shows a password;
+to keep it out of the list of processes as well, give the URL as PLIMSOLL_URL.";
 
 #[derive(Debug, Args)]
 #[command(after_help = HOLD_EXAMPLES)]

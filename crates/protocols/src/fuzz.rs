@@ -10,7 +10,7 @@ use model::{FailureKind, Scheme, Target};
 use crate::machine::{Cue, Driver, Fact, Machine, Out};
 use crate::postgres::Postgres;
 use crate::serve::{Service, Slot};
-use crate::{Plan, http, sse, tcp, ws};
+use crate::{Plan, http, mqtt, nats, redis, sse, tcp, ws};
 
 /// One step of a script, as it stands in the input: `0` asks, `1` finishes, and any other byte `n` is followed
 /// by `n - 1` bytes from the peer (fewer at the end of the input).
@@ -105,6 +105,30 @@ pub fn postgres(input: &[u8]) {
     );
 }
 
+/// Fuzzes [`redis::Redis`], with a login and without.
+pub fn redis(input: &[u8]) {
+    client::<redis::Redis>(input, |setup| {
+        plan(if setup % 2 == 0 { "redis://h" } else { "redis://user:password@h" })
+    });
+}
+
+/// Fuzzes [`nats::Nats`], with a login and without.
+pub fn nats(input: &[u8]) {
+    client::<nats::Nats>(input, |setup| {
+        plan(if setup % 2 == 0 { "nats://h" } else { "nats://user:password@h" })
+    });
+}
+
+/// Fuzzes [`mqtt::Mqtt`] in both versions, with a login and without.
+pub fn mqtt(input: &[u8]) {
+    client::<mqtt::Mqtt>(input, |setup| match setup % 4 {
+        0 => plan("mqtt://h"),
+        1 => plan("mqtt://user:password@h"),
+        2 => plan("mqtt://h?version=5"),
+        _ => plan("mqtt://user:password@h?version=5"),
+    });
+}
+
 /// Fuzzes [`Service`] from each of its states.
 pub fn serve(input: &[u8]) {
     let Some((&setup, script)) = input.split_first() else { return };
@@ -136,7 +160,7 @@ fn node() -> Service {
 
 fn plan(url: &str) -> Plan {
     match Target::parse(url) {
-        Ok(target) => Plan { target, send: None, expect: None },
+        Ok(target) => Plan::to(target),
         Err(error) => unreachable!("{error}"),
     }
 }

@@ -9,10 +9,14 @@ mod frame;
 pub mod fuzz;
 mod head;
 pub mod http;
+mod line;
 pub mod machine;
+pub mod mqtt;
+pub mod nats;
 mod nonce;
 pub mod postgres;
 mod quote;
+pub mod redis;
 mod scram;
 pub mod serve;
 pub mod sse;
@@ -21,6 +25,8 @@ pub mod ws;
 
 pub use machine::{Beats, Cue, Driver, DriverFacts, Fact, Machine, Out};
 pub use quote::quote;
+
+use std::hash::{BuildHasher as _, RandomState};
 
 use model::{Spec, Target};
 
@@ -33,15 +39,27 @@ pub struct Plan {
     pub send: Option<Vec<u8>>,
     /// What its answer must start with.
     pub expect: Option<Vec<u8>>,
+    /// The longest that a held connection will say nothing; `None`: there are no heartbeats, it may be for good.
+    pub silence_seconds: Option<f64>,
+    /// Tells the names that this driver gives its connections from those of other workers and runs.
+    pub salt: u64,
 }
 
 impl Plan {
+    /// Nothing said but where to.
+    pub fn to(target: Target) -> Self {
+        Self { target, send: None, expect: None, silence_seconds: None, salt: 0 }
+    }
+
     /// Takes from a spec what drivers need. `\r`, `\n`, `\t`, `\\` and `\xNN` in `--send` and `--expect` are read.
     pub fn of(spec: &Spec) -> Self {
         Self {
             target: spec.target.clone(),
             send: spec.send.as_deref().map(unescape),
             expect: spec.expect.as_deref().map(unescape),
+            // a heartbeat that is late within the patience is no failure: no server should be told to make it one
+            silence_seconds: spec.heartbeat_seconds.map(|interval| interval + spec.patience_seconds),
+            salt: RandomState::new().hash_one(()),
         }
     }
 }
@@ -94,7 +112,16 @@ macro_rules! drivers {
     };
 }
 
-drivers![tcp::Echo, http::KeepAlive, ws::WebSocket, sse::EventStream, postgres::Postgres];
+drivers![
+    tcp::Echo,
+    http::KeepAlive,
+    ws::WebSocket,
+    sse::EventStream,
+    redis::Redis,
+    nats::Nats,
+    mqtt::Mqtt,
+    postgres::Postgres,
+];
 
 #[cfg(test)]
 mod tests {

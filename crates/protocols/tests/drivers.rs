@@ -2,69 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may panic")]
 
-use model::{Failure, FailureKind, Target};
-use protocols::{Cue, Driver, Fact, Out, Plan, http, sse, tcp, ws};
+mod talk;
 
-/// One connection of a driver that the test answers by hand.
-struct Talk<D: Driver> {
-    driver: D,
-    slot: D::Slot,
-    pending: Vec<u8>,
-    said: Vec<u8>,
-    facts: Vec<Fact>,
-}
-
-impl<D: Driver> Talk<D> {
-    fn with(plan: &Plan) -> Self {
-        let mut talk = Self {
-            driver: D::new(plan),
-            slot: D::Slot::default(),
-            pending: Vec::new(),
-            said: Vec::new(),
-            facts: Vec::new(),
-        };
-        talk.cue(Cue::Connected).unwrap();
-        talk
-    }
-
-    fn to(url: &str) -> Self {
-        Self::with(&plan(url))
-    }
-
-    fn cue(&mut self, cue: Cue<'_>) -> Result<usize, Failure> {
-        let mut out = Out::default();
-        let result = self.driver.on(&mut self.slot, cue, &mut out);
-        self.said.append(&mut out.bytes);
-        self.facts.append(&mut out.facts);
-        result
-    }
-
-    fn ask(&mut self, n: usize) {
-        for _ in 0..n {
-            self.cue(Cue::Ask).unwrap();
-        }
-    }
-
-    /// Hands in bytes; gives the facts that came of them.
-    fn hears(&mut self, bytes: impl AsRef<[u8]>) -> Result<Vec<Fact>, Failure> {
-        self.pending.extend_from_slice(bytes.as_ref());
-        let pending = std::mem::take(&mut self.pending);
-        self.facts.clear();
-        let used = self.cue(Cue::Bytes(&pending))?;
-        self.pending = pending[used..].to_vec();
-        Ok(std::mem::take(&mut self.facts))
-    }
-
-    fn fails(&mut self, bytes: impl AsRef<[u8]>, kind: FailureKind, words: &str) {
-        let failure = self.hears(bytes).unwrap_err();
-        assert_eq!(failure.kind, kind, "{failure:?}");
-        assert!(failure.text.contains(words), "{failure:?}");
-    }
-}
-
-fn plan(url: &str) -> Plan {
-    Plan { target: Target::parse(url).unwrap(), send: None, expect: None }
-}
+use model::FailureKind;
+use protocols::{Cue, Fact, Out, Plan, http, sse, tcp, ws};
+use talk::{Talk, plan};
 
 fn words(send: &str, expect: Option<&str>) -> Talk<tcp::Echo> {
     let bytes = |text: &str| text.as_bytes().to_vec();

@@ -85,7 +85,7 @@ fn script(setup: u8, steps: &[Step<'_>]) -> Vec<u8> {
 }
 
 fn plan(url: &str) -> Plan {
-    Plan { target: Target::parse(url).unwrap(), send: None, expect: None }
+    Plan::to(Target::parse(url).unwrap())
 }
 
 /// What the node answers to a driver's first words, then to so many asks.
@@ -188,6 +188,52 @@ fn postgres_driver() {
             script(2, &[Bytes(sasl), Bytes(first), Bytes(open)]),
             script(2, &[Bytes(b"Ecould not fork\n\0"), Bytes(refusal)]),
             script(0, &[Bytes(b"S"), Bytes(open)]),
+        ],
+    );
+}
+
+#[test]
+fn redis_driver() {
+    use Step::{Ask, Bytes, Finish};
+    run(
+        fuzz::redis,
+        &[
+            script(0, &[Bytes(b"+PONG\r\n"), Ask, Ask, Bytes(b"+PONG\r\n+PONG\r\n"), Finish]),
+            script(1, &[Bytes(b"+OK\r\n"), Ask, Bytes(b"-LOADING Redis is loading\r\n")]),
+            script(1, &[Bytes(b"-WRONGPASS invalid username-password pair\r\n")]),
+            script(0, &[Bytes(b"-ERR max number of clients reached\r\n")]),
+        ],
+    );
+}
+
+#[test]
+fn nats_driver() {
+    let info = b"INFO {\"server_id\":\"a\",\"max_payload\":1048576,\"tls_required\":false}\r\n";
+    use Step::{Ask, Bytes, Finish};
+    run(
+        fuzz::nats,
+        &[
+            script(
+                0,
+                &[Bytes(info), Bytes(b"PONG\r\nPING\r\n"), Ask, Ask, Bytes(b"PONG\r\nPONG\r\n"), Finish],
+            ),
+            script(1, &[Bytes(info), Bytes(b"+OK\r\npong\r\n"), Ask, Bytes(info), Bytes(b"PONG\r\n")]),
+            script(1, &[Bytes(info), Bytes(b"-ERR 'Authorization Violation'\r\n")]),
+        ],
+    );
+}
+
+#[test]
+fn mqtt_driver() {
+    use Step::{Ask, Bytes, Finish};
+    let five = b"\x20\x09\0\0\x06\x22\0\x0a\x21\0\x14";
+    run(
+        fuzz::mqtt,
+        &[
+            script(0, &[Bytes(b"\x20\x02\0\0"), Ask, Ask, Bytes(b"\xd0\0\xd0\0"), Finish]),
+            script(1, &[Bytes(b"\x20\x02\0\x05")]),
+            script(2, &[Bytes(five), Ask, Bytes(b"\xd0\0\xe0\x02\x8b\0")]),
+            script(3, &[Bytes(b"\x20\x83\x01\0\0\x7f"), Bytes(&[0x1f; 128])]),
         ],
     );
 }

@@ -110,7 +110,7 @@ proptest! {
 
 #[test]
 fn tungstenite_serves_our_driver() {
-    let plan = Plan { target: Target::parse("ws://h:8080/any").unwrap(), send: None, expect: None };
+    let plan = Plan::to(Target::parse("ws://h:8080/any").unwrap());
     let driver = ws::WebSocket::new(&plan);
     let mut slot = ws::Slot::default();
     let mut out = Out::default();

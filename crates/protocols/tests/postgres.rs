@@ -32,7 +32,7 @@ struct Talk {
 
 impl Talk {
     fn to(url: &str) -> Self {
-        let plan = Plan { target: Target::parse(url).unwrap(), send: None, expect: None };
+        let plan = Plan::to(Target::parse(url).unwrap());
         let driver = Postgres::new(&plan);
         let (slot, pending, said, facts) = <(Slot, Vec<u8>, Vec<u8>, Vec<Fact>)>::default();
         let mut talk = Self { driver, slot, pending, said, facts };

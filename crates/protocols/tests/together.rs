@@ -84,7 +84,7 @@ impl<D: Driver> Pair<D> {
 }
 
 fn plan(url: &str) -> Plan {
-    Plan { target: Target::parse(url).unwrap(), send: None, expect: None }
+    Plan::to(Target::parse(url).unwrap())
 }
 
 /// Several asks at once, twice over: all are answered, nothing is left pending, and the slots own nothing more.

@@ -52,6 +52,80 @@ fn two_thousand_connections_are_held_on_redis_with_its_own_ping() {
     assert!(cost.value > 500.0, "redis keeps more than that of a client: {cost:?}");
 }
 
+/// Each connection logged in or greeted, in the phases that its protocol has.
+fn phases(result: &RunResult) -> Vec<&str> {
+    result.establish.phases.keys().map(String::as_str).collect()
+}
+
+#[test]
+fn two_thousand_clients_are_held_on_redis() {
+    let Some(redis) = Stranger::start("redis") else { return };
+    let result = holds(&format!("redis://127.0.0.1:{}", redis.port), 2_000, &[]);
+    assert_eq!(processes(&result), [("redis-server", "listens")]);
+    assert_eq!(phases(&result), ["ready", "tcp", "upgrade"]);
+}
+
+#[test]
+fn two_thousand_clients_are_held_on_nats() {
+    let Some(nats) = Stranger::start("nats") else { return };
+    let result = holds(&format!("nats://127.0.0.1:{}", nats.port), 2_000, &[]);
+    assert_eq!(processes(&result), [("nats-server", "listens")]);
+    assert_eq!(phases(&result), ["ready", "tcp", "upgrade"]);
+}
+
+#[test]
+fn two_thousand_sessions_are_held_on_mosquitto() {
+    for version in ["3.1.1", "5"] {
+        // each version on a broker of its own: one that has held as many before has their memory still
+        let Some(mosquitto) = Stranger::start("mosquitto") else { return };
+        let url = format!("mqtt://127.0.0.1:{}?version={version}", mosquitto.port);
+        let result = holds(&url, 2_000, &[]);
+        assert_eq!(processes(&result), [("mosquitto", "listens")]);
+        assert_eq!(phases(&result), ["ready", "tcp", "upgrade"]);
+    }
+}
+
+/// A wrong password is told as what it is, soon, and shown nowhere; the right one logs in.
+fn asks_for_a_password(name: &'static str, scheme: &str) {
+    let settings = [("USER_NAME", "default"), ("PASSWORD", "swordfish")];
+    let Some(server) = Stranger::start_with(name, &settings) else { return };
+    let hold = |password: &str| {
+        let url = format!("{scheme}://default:{password}@127.0.0.1:{}", server.port);
+        let ended = hold(&url, &["-c", "100", "--stages", "1", "--hold", "1s", "--heartbeat", "1s"]);
+        let document = std::fs::read_to_string(ended.file()).expect("a result");
+        let all = format!("{}{document}", ended.said());
+        assert!(!all.contains(password) && all.contains("default:***@"), "{name}: {all}");
+        ended
+    };
+    let refused = hold("hunter2");
+    refused.expect_code(3);
+    refused.expect_words(&["not let in by the server's login"]);
+    assert!(refused.seconds < 60.0, "{}", refused.said());
+    let failed = refused.result().connections.failed;
+    assert_eq!(failed.keys().collect::<Vec<_>>(), [&FailureKind::LoginRefused], "{name}: {failed:?}");
+    let welcome = hold("swordfish");
+    welcome.expect_code(0);
+    assert!(phases(&welcome.result()).contains(&"auth"), "{name}");
+}
+
+#[test]
+fn a_wrong_password_is_a_failure_of_its_own() {
+    asks_for_a_password("redis", "redis");
+    asks_for_a_password("nats", "nats");
+    asks_for_a_password("mosquitto", "mqtt");
+}
+
+#[test]
+fn a_redis_that_is_full_is_quoted() {
+    let Some(redis) = Stranger::start_with("redis", &[("MAXCLIENTS", "97")]) else { return };
+    let url = format!("redis://127.0.0.1:{}", redis.port);
+    let ended = hold(&url, &["-c", "149", "--stages", "1", "--hold", "1s"]);
+    ended.expect_code(3);
+    let result = ended.result();
+    assert_eq!((result.connections.held, result.connections.failed_total()), (97, 52));
+    ended.expect_words(&["max number of clients reached", "server.max-connections"]);
+}
+
 #[test]
 fn five_hundred_sessions_are_held_on_postgres() {
     let Some(postgres) = Stranger::start_with("postgres", &[("MAX_CONNECTIONS", "520")]) else { return };

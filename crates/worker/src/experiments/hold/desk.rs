@@ -218,6 +218,13 @@ impl Desk {
         false
     }
 
+    /// A step on the way to ready is done, by the server's own words.
+    fn phase(&mut self, phase: Phase, note: &mut Note, now: Nanos) {
+        self.sample.phases[phase as usize].record(now.saturating_sub(note.mark));
+        note.mark = now;
+        note.heard = true;
+    }
+
     fn became_ready(&mut self, index: u32, note: &mut Note, now: Nanos) {
         self.sample.phases[Phase::Ready as usize].record(now.saturating_sub(note.began));
         self.sample.counters.became_ready += 1;
@@ -329,23 +336,13 @@ impl<D: Driver> Owner<D, Note> for Desk {
     }
 
     fn secured(&mut self, _index: u32, note: &mut Note, now: Nanos) {
-        self.sample.phases[Phase::Tls as usize].record(now.saturating_sub(note.mark));
-        note.mark = now;
-        note.heard = true;
+        self.phase(Phase::Tls, note, now);
     }
 
     fn fact(&mut self, index: u32, note: &mut Note, fact: Fact, now: Nanos) {
         match fact {
-            Fact::Upgraded => {
-                self.sample.phases[Phase::Upgrade as usize].record(now.saturating_sub(note.mark));
-                note.mark = now;
-                note.heard = true;
-            }
-            Fact::LoggedIn => {
-                self.sample.phases[Phase::Auth as usize].record(now.saturating_sub(note.mark));
-                note.mark = now;
-                note.heard = true;
-            }
+            Fact::Upgraded => self.phase(Phase::Upgrade, note, now),
+            Fact::LoggedIn => self.phase(Phase::Auth, note, now),
             Fact::Ready => self.became_ready(index, note, now),
             Fact::Answered => self.answered(index, note, now),
             Fact::Heard => self.heard(note, now),
