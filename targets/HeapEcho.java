@@ -16,15 +16,20 @@ public final class HeapEcho {
         listener.register(selector, SelectionKey.OP_ACCEPT);
         ByteBuffer buffer = ByteBuffer.allocateDirect(64 * 1024);
         while (true) {
-            selector.select();
-            for (SelectionKey key : selector.selectedKeys()) {
-                if (key.isAcceptable()) {
-                    accept(listener, selector);
-                } else {
-                    echo(key, buffer);
+            try {
+                selector.select();
+                for (SelectionKey key : selector.selectedKeys()) {
+                    if (key.isAcceptable()) {
+                        accept(listener, selector);
+                    } else {
+                        echo(key, buffer);
+                    }
                 }
+            } catch (OutOfMemoryError full) {
+                // As servers do that catch everything, it goes on: what was not handled is selected again.
+            } finally {
+                selector.selectedKeys().clear();
             }
-            selector.selectedKeys().clear();
         }
     }
 

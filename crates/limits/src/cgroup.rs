@@ -1,6 +1,7 @@
 //! The lines that lift a limit of a control group at once: written to the very file that sets it (cgroups(7)), which
 //! may be an ancestor's.
 
+use model::RunResult;
 use model::observation::Cgroup;
 
 /// More memory.
@@ -16,6 +17,19 @@ pub(crate) fn cpus(cgroup: &Cgroup, cpus: u32) -> Option<String> {
         true => format!("echo '{micros} 100000' > {file}"),
         false => format!("echo {micros} > {file}"),
     })
+}
+
+/// All CPUs of the host for a target that has a quota, at once and for good; nothing for one that has none.
+pub(crate) fn all_cpus_for_target(run: &RunResult) -> Vec<String> {
+    let group = run.before.target.as_ref().and_then(|g| g.cgroup.as_ref());
+    let Some(group) = group.filter(|c| c.cpu_limit.is_some()) else { return Vec::new() };
+    let all = run.host.cpus.max(1);
+    let mut out = vec!["# all CPUs of this host, at once:".to_owned()];
+    out.extend(cpus(group, all));
+    out.push("# to keep it, where systemd starts the server (systemctl edit NAME):".to_owned());
+    out.push("[Service]".to_owned());
+    out.push(format!("CPUQuota={}%", all * 100));
+    out
 }
 
 /// More tasks.

@@ -3,7 +3,7 @@
 use model::result::{Finding, Side, Status};
 use model::{FailureKind, RunResult, units};
 
-use crate::{Limit, LimitFacts, evidence, nice};
+use crate::{Limit, LimitFacts, evidence, host_file_max, nice};
 
 /// Descriptors of the generator's workers.
 pub(crate) struct ClientNofile;
@@ -50,10 +50,19 @@ impl Limit for ClientNofile {
     }
 }
 
-/// Connections that one worker's descriptors allow.
+/// Connections that one worker's descriptors allow. Where they ran out, as many as there were then: the limit of a
+/// running process can be lowered.
 pub(crate) fn per_worker(run: &RunResult) -> Option<u64> {
     let hard = run.settings.worker.nofile_hard.or(run.settings.worker.nofile_soft)?;
-    Some(hard.saturating_sub(run.settings.worker_base_descriptors))
+    let ran_out =
+        evidence::failures(run, &[FailureKind::NoDescriptors]) > 0 && !host_file_max::enfile_said(run);
+    let limit = most_open(run).filter(|_| ran_out).map_or(hard, |most| most.min(hard));
+    Some(limit.saturating_sub(run.settings.worker_base_descriptors))
+}
+
+/// The most descriptors that a worker was seen with.
+fn most_open(run: &RunResult) -> Option<u64> {
+    run.stages.iter().filter_map(|s| s.generator.as_ref()?.most_descriptors).max()
 }
 
 /// With a fixed number of workers, what they hold together; else what is left of the host's descriptors, of
@@ -91,8 +100,8 @@ fn read(run: &RunResult, failed: u64) -> Vec<String> {
     };
     out.push(format!("{workers}{took_part}"));
     if failed > 0 {
-        let most = run.stages.iter().filter_map(|s| s.generator.as_ref()?.most_descriptors).max();
-        let most = most.map_or(String::new(), |n| format!("; a worker had up to {} open", units::count(n)));
+        let most = most_open(run)
+            .map_or(String::new(), |n| format!("; a worker had up to {} open", units::count(n)));
         out.push(format!("a socket could not be made {} (EMFILE or ENFILE){most}", evidence::times(failed)));
     }
     out
@@ -127,4 +136,28 @@ fn remedy(run: &RunResult, each: Option<u64>) -> Vec<String> {
         out.push(format!("sysctl -w fs.file-max={}", nice::up(wanted.saturating_mul(ends))));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use model::FailureKind;
+
+    use crate::testing::{self, finding};
+
+    const ID: &str = "client.nofile";
+
+    #[test]
+    fn a_limit_lowered_while_it_ran_is_what_a_worker_had_open() {
+        let mut run = testing::run();
+        run.spec.workers = Some(1);
+        assert_eq!(finding(run.clone(), ID).ceiling_connections, Some(20_000 - 16));
+        testing::fail_last(&mut run, FailureKind::NoDescriptors, 3);
+        let found = finding(run.clone(), ID);
+        assert_eq!(found.ceiling_connections, Some(10_007 - 16));
+        assert_eq!(found.remedy[0], "plimsoll hold tcp://127.0.0.1:7000 -c 12000 --workers 2");
+        // Where the host had none left, what a worker had open says nothing of its own limit.
+        let words = "Too many open files in system (os error 23)".to_owned();
+        run.connections.failed_example.insert(FailureKind::NoDescriptors, words);
+        assert_eq!(finding(run, ID).ceiling_connections, Some(20_000 - 16));
+    }
 }

@@ -90,7 +90,7 @@ fn met(run: &RunResult) -> Option<Met> {
 }
 
 /// Whether the generator's own kernel said ENFILE: "Too many open files in system".
-fn enfile_said(run: &RunResult) -> bool {
+pub(crate) fn enfile_said(run: &RunResult) -> bool {
     evidence::words(run, FailureKind::NoDescriptors).is_some_and(|words| words.contains("files in system"))
 }
 

@@ -114,7 +114,7 @@ fn each(run: &RunResult) -> Per {
 fn pressed(run: &RunResult) -> Option<Status> {
     // A kill inside a limited cgroup counts on the host, too: that one is server.memory's.
     let kills = evidence::host_oom_kills(run).unwrap_or(0).saturating_sub(evidence::cgroup_oom_kills(run));
-    // A kill that took nothing of ours on a host with memory to spare was some other group's.
+    // So does one in a stranger's: unless the host was short or one of ours is gone, it says nothing of this run.
     let ours = evidence::death(run).is_some() || run.workers.iter().any(|w| w.died.is_some());
     if kills > 0 && (ours || evidence::host_was_short(run)) {
         return Some(Status::Hit);

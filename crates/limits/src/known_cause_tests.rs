@@ -268,13 +268,6 @@ fn a_held_stage_that_repeats_the_last_size_changes_no_cost() {
 }
 
 #[test]
-fn a_kill_elsewhere_on_a_host_with_memory_to_spare_is_none_of_ours() {
-    let mut run = testing::run();
-    run.after.host.oom_kills = Some(4);
-    assert_eq!(first(run), None);
-}
-
-#[test]
 fn a_kill_that_took_the_whole_group_along_is_the_groups_while_the_host_had_memory() {
     let mut run = testing::run();
     testing::memory_limit(&mut run, 64 << 20, |n| 20_000_000 + n * 4_000);
@@ -286,4 +279,14 @@ fn a_kill_that_took_the_whole_group_along_is_the_groups_while_the_host_had_memor
     assert_eq!(first(run.clone()).as_deref(), Some("server.memory"));
     run.after.host.memory_available_bytes = Some(1 << 30);
     assert_eq!(first(run).as_deref(), Some("host.memory"));
+}
+
+#[test]
+fn a_kill_in_a_strangers_group_is_not_the_hosts_while_it_has_memory() {
+    let mut run = testing::run();
+    testing::fail_last(&mut run, FailureKind::Reset, 3);
+    run.after.host.oom_kills = Some(4);
+    assert_ne!(status(run.clone(), "host.memory"), Status::Hit);
+    run.after.host.memory_available_bytes = Some(1 << 30);
+    assert_eq!(status(run, "host.memory"), Status::Hit);
 }

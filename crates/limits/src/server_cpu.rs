@@ -172,16 +172,8 @@ fn read(run: &RunResult, strained: &[Strained], usable: f64, each: Option<Each>)
 }
 
 fn remedy(run: &RunResult) -> Vec<String> {
-    let mut out = Vec::new();
+    let mut out = cgroup::all_cpus_for_target(run);
     let cpus = run.host.cpus.max(1);
-    let group = run.before.target.as_ref().and_then(|g| g.cgroup.as_ref());
-    if let Some(group) = group.filter(|c| c.cpu_limit.is_some()) {
-        out.push("# all CPUs of this host, at once:".to_owned());
-        out.extend(cgroup::cpus(group, cpus));
-        out.push("# to keep it, where systemd starts the server (systemctl edit NAME):".to_owned());
-        out.push("[Service]".to_owned());
-        out.push(format!("CPUQuota={}%", cpus * 100));
-    }
     out.push(match evidence::target_name(run) {
         Some("nginx") => "worker_processes auto; # nginx.conf, at the top".to_owned(),
         Some("haproxy") => format!("nbthread {cpus} # haproxy.cfg, in global"),

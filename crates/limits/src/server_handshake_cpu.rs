@@ -4,7 +4,7 @@ use model::result::{Finding, Side, Stage, Status};
 use model::{FailureKind, RunResult, units};
 
 use crate::sides::share_a_host;
-use crate::{Limit, LimitFacts, busy, evidence, nice};
+use crate::{Limit, LimitFacts, busy, cgroup, evidence, nice};
 
 /// The CPU that becoming ready costs the server, far above that of being held.
 pub(crate) struct ServerHandshakeCpu;
@@ -96,7 +96,8 @@ fn left(run: &RunResult, stage: &Stage) -> f64 {
     let generator = stage.establishing.filter(|used| used.seconds > 0.0 && share_a_host(run));
     let generator =
         generator.and_then(|used| Some(used.generator_cpu_seconds? / used.seconds)).unwrap_or(0.0);
-    usable.min(f64::from(run.host.cpus.max(1)) - generator).max(0.1)
+    // The generator's part is measured a little apart; a quota is exact, however small.
+    usable.min((f64::from(run.host.cpus.max(1)) - generator).max(0.1))
 }
 
 /// The stages in whose opening the target had no CPU left: number, stage, CPUs used.
@@ -140,7 +141,8 @@ fn read(run: &RunResult, full: &[(usize, &Stage, f64)]) -> Vec<String> {
 }
 
 fn remedy(run: &RunResult, what: Option<&str>) -> Vec<String> {
-    let mut out = match (evidence::target_name(run), what) {
+    let mut out = cgroup::all_cpus_for_target(run);
+    out.extend(match (evidence::target_name(run), what) {
         (Some("postgres"), Some("the login")) => {
             vec![
                 "psql -c \"SET scram_iterations = 1024\" # then set its password anew; 16 or later"
@@ -153,7 +155,7 @@ fn remedy(run: &RunResult, what: Option<&str>) -> Vec<String> {
         _ => vec![
             "# let clients resume TLS sessions; keep connections open in place of logging in anew".to_owned(),
         ],
-    };
+    });
     if what != Some("the login") {
         out.push(
             "# an ECDSA certificate costs the server far less than an RSA one; ask your authority for it:"

@@ -62,7 +62,8 @@ impl Limit for ServerHeap {
             return finding;
         };
         let each = each(run);
-        let room = before.heap.as_ref().map(|h| max.saturating_sub(h.used_bytes) as f64);
+        let kept = before.heap.as_ref().map(|h| kept_besides(run, h, each));
+        let room = kept.map(|kept| max.saturating_sub(kept) as f64);
         let ceiling = each.zip(room).and_then(|(each, room)| each.fit_into(room));
         let fullest = looks.iter().max_by_key(|look| look.heap.used_bytes);
         let met = looks.iter().find(|look| look.hits(max));
@@ -86,8 +87,8 @@ impl Limit for ServerHeap {
         if let (Some(each), Some(room)) = (each, room) {
             finding = each.ceiling(finding, run, room);
         }
-        finding.evidence = read(heap, max, before.heap.as_ref(), &looks, each);
-        finding.remedy = remedy(run, Some((max, before.heap.as_ref().map_or(0, |h| h.used_bytes), each)));
+        finding.evidence = read(heap, max, before.heap.as_ref(), &looks, each.zip(kept));
+        finding.remedy = remedy(run, Some((max, kept.unwrap_or(0), each)));
         finding
     }
 }
@@ -148,11 +149,28 @@ fn each(run: &RunResult) -> Option<Each> {
     (slope.value >= 1.0).then(|| Each::sum(&[slope]))
 }
 
+/// What the heap keeps besides the connections, at most. What was used before the first one may be garbage of an earlier
+/// run; as garbage only ever adds, the reading that leaves least besides its connections comes nearest.
+fn kept_besides(run: &RunResult, before: &Heap, each: Option<Each>) -> u64 {
+    let Some(each) = each else { return before.used_bytes };
+    let besides = |s: &&model::result::Stage| {
+        let used = s.target.as_ref()?.heap.as_ref()?.used_bytes;
+        Some(used.saturating_sub((each.value * s.ready as f64) as u64))
+    };
+    cost::growing(run).iter().filter_map(besides).chain([before.used_bytes]).min().unwrap_or(0)
+}
+
 fn said(used: u64, max: u64) -> String {
     format!("{} of {}", units::bytes(used as f64), units::bytes(max as f64))
 }
 
-fn read(heap: &Heap, max: u64, before: Option<&Heap>, looks: &[Look<'_>], each: Option<Each>) -> Vec<String> {
+fn read(
+    heap: &Heap,
+    max: u64,
+    before: Option<&Heap>,
+    looks: &[Look<'_>],
+    kept: Option<(Each, u64)>,
+) -> Vec<String> {
     let used = before.map_or("unknown".to_owned(), |h| units::bytes(h.used_bytes as f64));
     let mut out = vec![format!("{}: maximum {}, used before {used}", heap.source, units::bytes(max as f64))];
     if let Some(fullest) = looks.iter().max_by_key(|look| look.heap.used_bytes) {
@@ -170,8 +188,9 @@ fn read(heap: &Heap, max: u64, before: Option<&Heap>, looks: &[Look<'_>], each: 
             evidence::counted(count, "collection", "collections")
         ));
     }
-    if let Some(each) = each {
-        out.push(format!("each connection keeps {} on the heap", units::bytes(each.value)));
+    if let Some((each, besides)) = kept {
+        let (each, besides) = (units::bytes(each.value), units::bytes(besides as f64));
+        out.push(format!("each connection keeps {each} on the heap, all else at most {besides}"));
     }
     out
 }

@@ -106,6 +106,15 @@ fn the_heap_is_sized_for_what_was_asked() {
 }
 
 #[test]
+fn garbage_before_the_first_connection_takes_no_room() {
+    let mut run = testing::broken_at(987, &testing::search_of_987(), FailureKind::Silent);
+    server::heap(&mut run, 66_000_000, |n| if n == 0 { 60_000_000 } else { 4_000_000 + n * 62_000 }, 0.5);
+    let found = finding(run, "server.heap");
+    assert_eq!(found.ceiling_connections, Some(1_000));
+    assert!(found.evidence.iter().any(|e| e.ends_with("all else at most 3.81 MiB")), "{:?}", found.evidence);
+}
+
+#[test]
 fn a_java_server_without_counters_is_unknown() {
     let mut run = testing::run();
     run.target.processes[0].name = "java".into();
@@ -372,4 +381,20 @@ fn handshakes_that_fill_the_cpu_are_a_limit_only_when_someone_waited() {
         server::work(&mut run, 0.9, 0.9);
         assert_eq!(status(run, "server.handshake-cpu"), Status::Hit);
     }
+}
+
+#[test]
+fn handshakes_fill_a_quota_of_a_fiftieth_of_a_cpu_which_is_lifted() {
+    let mut run = testing::run();
+    server::handshakes(&mut run, "tls", 0.02);
+    run.stages[4].ready_latency = Some(testing::latency(2_500.0));
+    assert_eq!(status(run.clone(), "server.handshake-cpu"), Status::Clear, "there was CPU left");
+    run.before.target.as_mut().unwrap().cgroup = Some(Cgroup {
+        cpu_limit: Some(0.02),
+        cpu_limit_file: Some("/sys/fs/cgroup/app/cpu.max".into()),
+        ..Cgroup::default()
+    });
+    let found = finding(run, "server.handshake-cpu");
+    assert_eq!(found.status, Status::Hit);
+    assert!(found.remedy.contains(&"echo '200000 100000' > /sys/fs/cgroup/app/cpu.max".to_owned()));
 }

@@ -118,7 +118,8 @@ fn sentence(run: &RunResult, distrust: Option<&Distrust>, culprit: Option<&Findi
             if distrust.is_none() {
                 out.push_str(&format!("; {}: {}", culprit.id, culprit.summary));
             }
-            if let Some(line) = culprit.remedy.iter().find(|line| !line.starts_with('#')) {
+            // neither a remark nor the head of a section, which lifts nothing by itself
+            if let Some(line) = culprit.remedy.iter().find(|line| !line.starts_with(['#', '['])) {
                 out.push_str(&format!("; lift it with `{}`", line.split(" # ").next().unwrap_or(line)));
             }
         }

@@ -1,8 +1,10 @@
 //! How is a process starved on purpose, of CPU, memory or threads? With a control group, in version 1 or 2.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -114,6 +116,17 @@ impl Cgroup {
         self.write("cgroup.procs", &pid.to_string())
     }
 
+    /// The command that runs `program` in the group from its first moment on. Arguments are added to it as usual; the
+    /// process id is the program's own, as the shell makes way for it.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new("sh");
+        command
+            .args(["-euc", "echo $$ > \"$0\"; exec \"$@\""])
+            .arg(self.path.join("cgroup.procs"))
+            .arg(program);
+        command
+    }
+
     /// The processes in the group.
     ///
     /// # Errors
@@ -156,8 +169,6 @@ impl Drop for Cgroup {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use super::*;
     use crate::limited::Running;
 
@@ -171,15 +182,17 @@ mod tests {
                 return;
             }
         };
-        let busy = Running::start(Command::new("sh").args(["-c", "while :; do :; done"])).unwrap();
-        group.add(busy.pid()).unwrap();
-        assert_eq!(group.processes().unwrap(), [busy.pid()]);
+        let busy = Running::start(group.command("sh").args(["-c", "while :; do :; done"])).unwrap();
+        let idle = Running::start(Command::new("sleep").arg("100")).unwrap();
+        group.add(idle.pid()).unwrap();
+        sleep(Duration::from_millis(100));
+        assert_eq!(group.processes().unwrap(), [busy.pid(), idle.pid()]);
         sleep(Duration::from_millis(500));
         assert!(group.throttled().unwrap() > 0);
         let path = group.path.clone();
         drop(group);
         assert!(!path.exists());
-        drop(busy);
+        drop((busy, idle));
     }
 
     #[test]

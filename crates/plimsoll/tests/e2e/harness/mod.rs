@@ -148,8 +148,12 @@ pub(crate) fn start_command(directory: TempDir, command: Command) -> Going {
 
 /// Starts a hold that writes `result.json` and says on standard error how far it is.
 pub(crate) fn start_hold(url: &str, flags: &[&str]) -> Going {
+    start_hold_by(Command::new(PLIMSOLL), url, flags)
+}
+
+/// The same by a command that ends in the binary: under lowered limits, in a control group.
+pub(crate) fn start_hold_by(mut command: Command, url: &str, flags: &[&str]) -> Going {
     let directory = directory();
-    let mut command = Command::new(PLIMSOLL);
     command.arg("hold").arg(url).args(flags).arg("--json").arg(directory.path().join("result.json"));
     start_command(directory, command)
 }
