@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::login::{Login, decoded, without_password};
+use crate::login::{Login, Password, decoded, without_password};
 
 /// The schemes that the drivers so far speak, each with its default port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -318,7 +318,7 @@ impl Target {
 
     /// The password, for the server alone.
     pub fn password(&self) -> Option<&str> {
-        self.login.as_ref()?.password.as_ref().map(|password| password.reveal())
+        self.login.as_ref()?.password.as_ref().map(Password::reveal)
     }
 
     /// The value of `name=value` in the query.
