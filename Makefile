@@ -25,6 +25,9 @@ report-check: build setup-test
 	$(TARGET)/release/plimsoll hold ws://127.0.0.1:7080/ws --serve -c 2k --stages 4 --hold 2s --heartbeat 1s \
 		--quiet --html $(TARGET)/report-check.html
 	scripts/check-report.sh $(TARGET)/report-check.html
+	$(TARGET)/release/plimsoll storm ws://127.0.0.1:7080/ws --serve -c 2k --hold 1s \
+		--quiet --html $(TARGET)/storm-check.html
+	scripts/check-report.sh $(TARGET)/storm-check.html verdict storm limits latency time where
 
 bench: build ## measure against the floor; prints the table of the README
 	scripts/bench.py
