@@ -190,8 +190,9 @@ pub(crate) fn remedy(run: &RunResult) -> Vec<String> {
         _ => format!("# in the server, then restart it: listen(fd, {queue}); often a setting called backlog"),
     }];
     if run.settings.host.somaxconn.is_none_or(|most| most < queue) {
-        // First of all: the kernel caps what a server asks for.
-        out.insert(0, format!("sysctl -w net.core.somaxconn={queue}"));
+        // The kernel caps what a server asks for; whichever of the two binds comes first.
+        let capped = backlog(run).zip(run.settings.host.somaxconn).is_none_or(|(queue, most)| queue >= most);
+        out.insert(usize::from(!capped), format!("sysctl -w net.core.somaxconn={queue}"));
     }
     if burst.is_some() {
         out.push("# or let them come more slowly, with a longer back-off in the clients:".to_owned());
