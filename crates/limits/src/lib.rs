@@ -137,7 +137,9 @@ pub static LIMITS: &[&dyn Limit] = &[
 /// The ladder: every limit's finding, lowest ceiling first, those without a ceiling last; of equal ones those
 /// that were hit first.
 pub fn ladder(run: &RunResult) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = LIMITS.iter().map(|limit| sides::judge(*limit, run)).collect();
+    let there = sides::from_the_target(run);
+    let mut findings: Vec<Finding> =
+        LIMITS.iter().map(|limit| sides::judge(*limit, run, there.as_ref())).collect();
     findings.sort_by_key(|f| (f.ceiling_connections.unwrap_or(u64::MAX), f.status));
     findings
 }

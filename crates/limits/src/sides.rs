@@ -1,19 +1,18 @@
 //! Which host does a limit look at? Where the target has a host of its own and an observer reads it there, a run has two.
 
-use std::borrow::Cow;
-
 use model::RunResult;
 use model::observation::Group;
 use model::result::{Finding, Side};
 
 use crate::Limit;
 
-/// Judges a run by one limit: what is the client's by the generator's host, all else by the target's.
-pub(crate) fn judge(limit: &dyn Limit, run: &RunResult) -> Finding {
-    match (limit.facts().side, from_the_target(run)) {
-        (Side::Client, _) | (_, Cow::Borrowed(_)) => limit.judge(run),
-        (side, Cow::Owned(there)) => {
-            let mut finding = limit.judge(&there);
+/// Judges a run by one limit: what is the client's by the generator's host, all else by the target's. `there` is the
+/// run by [`from_the_target`].
+pub(crate) fn judge(limit: &dyn Limit, run: &RunResult, there: Option<&RunResult>) -> Finding {
+    match (limit.facts().side, there) {
+        (Side::Client, _) | (_, None) => limit.judge(run),
+        (side, Some(there)) => {
+            let mut finding = limit.judge(there);
             // The generator's host can fill up as well; the worse of both is told.
             let here =
                 (side == Side::Host).then(|| limit.judge(run)).filter(|here| here.status < finding.status);
@@ -28,9 +27,9 @@ pub(crate) fn judge(limit: &dyn Limit, run: &RunResult) -> Finding {
 }
 
 /// The run as it looks on the target's host: that host's readings in place of the generator's, of which nothing is
-/// there. Borrowed where the generator's host is the target's, or the only one that is seen.
-fn from_the_target(run: &RunResult) -> Cow<'_, RunResult> {
-    let Some(settings) = &run.settings.target_host else { return Cow::Borrowed(run) };
+/// there. `None` where the generator's host is the target's, or the only one that is seen.
+pub(crate) fn from_the_target(run: &RunResult) -> Option<RunResult> {
+    let settings = run.settings.target_host.as_ref()?;
     let mut there = run.clone();
     there.settings.host = settings.clone();
     there.settings.same_host = true;
@@ -52,7 +51,7 @@ fn from_the_target(run: &RunResult) -> Cow<'_, RunResult> {
         moment.generator_cpus = Some(0.0);
     }
     there.cost.shared_kernel_bytes_per_connection = there.cost.target.kernel_bytes_per_connection;
-    Cow::Owned(there)
+    Some(there)
 }
 
 /// Whether both ends share the host that is looked at: then each connection takes of it twice.

@@ -89,14 +89,7 @@ impl Machine for Nats {
                 out.bytes.extend_from_slice(PING);
             }
             Cue::Finish => out.facts.push(Fact::Done),
-            Cue::Bytes(bytes) => {
-                let mut used = 0;
-                while let Some((line, taken)) = NATS.line(&bytes[used..])? {
-                    self.message(slot, line, out)?;
-                    used += taken;
-                }
-                return Ok(used);
-            }
+            Cue::Bytes(bytes) => return NATS.each(bytes, |line| self.message(slot, line, out)),
         }
         Ok(0)
     }

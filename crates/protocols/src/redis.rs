@@ -71,14 +71,7 @@ impl Machine for Redis {
                 out.bytes.extend_from_slice(PING);
             }
             Cue::Finish => out.facts.push(Fact::Done),
-            Cue::Bytes(bytes) => {
-                let mut used = 0;
-                while let Some((line, taken)) = RESP.line(&bytes[used..])? {
-                    self.answer(slot, line, out)?;
-                    used += taken;
-                }
-                return Ok(used);
-            }
+            Cue::Bytes(bytes) => return RESP.each(bytes, |line| self.answer(slot, line, out)),
         }
         Ok(0)
     }
