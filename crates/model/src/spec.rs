@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::operation::Operation;
 use crate::storm::StormSpec;
 use crate::target::Target;
 
@@ -43,6 +44,9 @@ pub struct Spec {
     pub serve: bool,
     /// Thresholds that end the run with exit code 99 when they hold.
     pub fail_if: Vec<String>,
+    /// What each connection is told to do: in a hold, to verify it with; `None`: it only shows that it lives.
+    #[serde(default)]
+    pub operation: Option<Operation>,
     /// They come at one instant, and come back; `None`: a hold.
     #[serde(default)]
     pub storm: Option<StormSpec>,
@@ -69,6 +73,7 @@ impl Spec {
             insecure: false,
             serve: false,
             fail_if: Vec::new(),
+            operation: None,
             storm: None,
         }
     }

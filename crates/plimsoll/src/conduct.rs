@@ -539,10 +539,10 @@ impl<'a> Conductor<'a> {
         self.out.total.cpu_seconds = all.cpu_seconds;
         self.out.after = self.eyes.observe();
         // Whatever happens while draining is no finding about the target.
-        let total = self.out.total.clone();
+        let (total, died) = (self.out.total.clone(), self.out.died.clone());
         let drained = |r: &Report| matches!(r, Report::Drained).then_some(0);
         let _ = self.carry_out("drain", Some(&Order::Drain), drained);
-        self.out.total = total;
+        (self.out.total, self.out.died) = (total, died);
     }
 }
 

@@ -31,6 +31,7 @@ impl Driver for KeepAlive {
         doc: "An HTTP/1.1 connection kept alive between requests; it is ready as soon as it is open.",
         heartbeat: "A GET of the URL's path; any 2xx or 3xx answer counts once its body is complete.",
         beats: Beats::Asked,
+        operation: None,
     };
 
     fn new(plan: &Plan) -> Self {
@@ -50,6 +51,7 @@ impl Machine for KeepAlive {
                 slot.due = slot.due.saturating_add(1);
                 out.bytes.extend_from_slice(&self.request);
             }
+            Cue::Operate => {}
             Cue::Finish => out.facts.push(Fact::Done),
             Cue::Bytes(bytes) => return read(slot, bytes, out),
         }

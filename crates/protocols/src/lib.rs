@@ -21,6 +21,7 @@ mod scram;
 pub mod serve;
 pub mod sse;
 pub mod tcp;
+mod waiting;
 pub mod ws;
 
 pub use machine::{Beats, Cue, Driver, DriverFacts, Fact, Machine, Out};
@@ -28,7 +29,7 @@ pub use quote::quote;
 
 use std::hash::{BuildHasher as _, RandomState};
 
-use model::{Spec, Target};
+use model::{Operation, Scheme, Spec, Target};
 
 /// What a driver is made from.
 #[derive(Debug, Clone)]
@@ -41,6 +42,8 @@ pub struct Plan {
     pub expect: Option<Vec<u8>>,
     /// The longest that a held connection will say nothing; `None`: there are no heartbeats, it may be for good.
     pub silence_seconds: Option<f64>,
+    /// The real operation that connections will be told to carry out; `None`: they only beat.
+    pub operation: Option<Operation>,
     /// Tells the names that this driver gives its connections from those of other workers and runs.
     pub salt: u64,
 }
@@ -48,7 +51,7 @@ pub struct Plan {
 impl Plan {
     /// Nothing said but where to.
     pub fn to(target: Target) -> Self {
-        Self { target, send: None, expect: None, silence_seconds: None, salt: 0 }
+        Self { target, send: None, expect: None, silence_seconds: None, operation: None, salt: 0 }
     }
 
     /// Takes from a spec what drivers need. `\r`, `\n`, `\t`, `\\` and `\xNN` in `--send` and `--expect` are read.
@@ -59,6 +62,7 @@ impl Plan {
             expect: spec.expect.as_deref().map(unescape),
             // a heartbeat that is late within the patience is no failure: no server should be told to make it one
             silence_seconds: spec.heartbeat_seconds.map(|interval| interval + spec.patience_seconds),
+            operation: spec.operation.clone(),
             salt: RandomState::new().hash_one(()),
         }
     }
@@ -101,6 +105,10 @@ macro_rules! drivers {
         /// Every driver, in the order in which help and docs list them.
         pub static DRIVERS: &[&DriverFacts] = &[$(&<$driver as Driver>::FACTS),*];
 
+        /// What each driver has to say of an operation.
+        static CHECKS: &[(Scheme, fn(&Operation) -> Result<(), String>)] =
+            &[$((<$driver as Driver>::FACTS.scheme, check::<$driver>)),*];
+
         /// Hands the driver of the plan's scheme to `then`; `None` if no driver speaks it.
         pub fn with_driver<W: WithDriver>(plan: &Plan, then: W) -> Option<W::Out> {
             let scheme = plan.target.scheme.plain();
@@ -110,6 +118,24 @@ macro_rules! drivers {
             None
         }
     };
+}
+
+fn check<D: Driver>(operation: &Operation) -> Result<(), String> {
+    match D::FACTS.operation {
+        Some(_) => D::check(operation),
+        None => Err(format!("connections of {} carry out no operation", D::FACTS.scheme)),
+    }
+}
+
+/// What is wrong with an operation on this scheme, as something for a user to mend.
+///
+/// # Errors
+/// What the driver wants instead, or that it has none.
+pub fn check_operation(scheme: Scheme, operation: &Operation) -> Result<(), String> {
+    CHECKS
+        .iter()
+        .find(|(of, _)| *of == scheme.plain())
+        .map_or_else(|| Err(format!("no driver speaks {scheme}")), |(_, check)| check(operation))
 }
 
 drivers![

@@ -1,6 +1,6 @@
 //! What is a protocol to the rest of Plimsoll? Cues in, bytes and facts out.
 
-use model::{Failure, Scheme};
+use model::{Failure, Operation, Scheme};
 
 use crate::Plan;
 
@@ -15,6 +15,10 @@ pub enum Cue<'a> {
     /// Client: make one round trip (a heartbeat or a verify). Server: send whatever keeps a quiet
     /// connection alive, if the protocol has it. Only given to a client after [`Fact::Ready`].
     Ask,
+    /// Client: carry out one real operation (a message and its echo, a query, a call), as [`Plan::operation`] has it.
+    /// Only given after [`Fact::Ready`], and only where the plan has one and [`DriverFacts::operation`] says that the
+    /// driver can.
+    Operate,
     /// Say good-bye, if the protocol has a way; the stream is closed once the bytes are out.
     Finish,
 }
@@ -34,6 +38,9 @@ pub enum Fact {
     Ready,
     /// Client: the oldest unanswered [`Cue::Ask`] was answered. Answers are counted in order.
     Answered,
+    /// Client: the oldest unanswered [`Cue::Operate`] was answered, and well. Told apart from [`Fact::Answered`] even
+    /// where both are under way. What the server refused is a failure of the connection.
+    Operated,
     /// Client: the server sent something of its own accord (an event, a comment heartbeat).
     Heard,
     /// Client: this server has no way to answer a [`Cue::Ask`] on this protocol; that cue sent nothing.
@@ -85,6 +92,8 @@ pub struct DriverFacts {
     pub heartbeat: &'static str,
     /// How heartbeats come about.
     pub beats: Beats,
+    /// One sentence: what an operation is, on its own and with a text of the user's; `None`: it has none.
+    pub operation: Option<&'static str>,
 }
 
 /// The client side of one protocol.
@@ -94,4 +103,12 @@ pub trait Driver: Machine + 'static {
 
     /// Makes the driver for one target; called once per worker.
     fn new(plan: &Plan) -> Self;
+
+    /// What is wrong with the plan's operation, as something for a user to mend. Asked before [`Driver::new`].
+    ///
+    /// # Errors
+    /// What the text should have been.
+    fn check(_operation: &Operation) -> Result<(), String> {
+        Ok(())
+    }
 }

@@ -47,6 +47,7 @@ impl Driver for Mqtt {
         doc: "A session with an MQTT broker, version 3.1.1, or 5 with ?version=5; with the user and password of the URL.",
         heartbeat: "A PINGREQ; the PINGRESP counts.",
         beats: Beats::Asked,
+        operation: None,
     };
 
     fn new(plan: &Plan) -> Self {
@@ -112,6 +113,7 @@ impl Machine for Mqtt {
                 slot.due = slot.due.saturating_add(1);
                 out.bytes.extend_from_slice(&[PINGREQ, 0]);
             }
+            Cue::Operate => {}
             Cue::Finish => {
                 if slot.accepted {
                     out.bytes.extend_from_slice(&[DISCONNECT, 0]);

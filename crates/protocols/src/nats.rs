@@ -51,6 +51,7 @@ impl Driver for Nats {
         doc: "A client of NATS, with the user and password, or the token, of the URL.",
         heartbeat: "A PING; the PONG counts. The server's own PINGs are answered.",
         beats: Beats::Asked,
+        operation: None,
     };
 
     fn new(plan: &Plan) -> Self {
@@ -88,6 +89,7 @@ impl Machine for Nats {
                 slot.due = slot.due.saturating_add(1);
                 out.bytes.extend_from_slice(PING);
             }
+            Cue::Operate => {}
             Cue::Finish => out.facts.push(Fact::Done),
             Cue::Bytes(bytes) => return NATS.each(bytes, |line| self.message(slot, line, out)),
         }

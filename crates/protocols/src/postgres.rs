@@ -92,6 +92,7 @@ impl Driver for Postgres {
         doc: "A session of PostgreSQL, or of a pooler that speaks like it; it is ready once the server has accepted the login and waits for a query.",
         heartbeat: "An empty query, answered by EmptyQueryResponse and ReadyForQuery.",
         beats: Beats::Asked,
+        operation: None,
     };
 
     fn new(plan: &Plan) -> Self {
@@ -153,6 +154,7 @@ impl Machine for Postgres {
                 out.bytes.extend_from_slice(EMPTY_QUERY);
             }
             Cue::Ask => {}
+            Cue::Operate => {}
             Cue::Finish => {
                 if slot.phase == Phase::Open {
                     out.bytes.extend_from_slice(TERMINATE);

@@ -37,6 +37,7 @@ impl Driver for Redis {
         doc: "A client of Redis (RESP2), logged in with AUTH if the URL has a user or a password.",
         heartbeat: "A PING; the +PONG counts.",
         beats: Beats::Asked,
+        operation: None,
     };
 
     fn new(plan: &Plan) -> Self {
@@ -70,6 +71,7 @@ impl Machine for Redis {
                 slot.due = slot.due.saturating_add(1);
                 out.bytes.extend_from_slice(PING);
             }
+            Cue::Operate => {}
             Cue::Finish => out.facts.push(Fact::Done),
             Cue::Bytes(bytes) => return RESP.each(bytes, |line| self.answer(slot, line, out)),
         }

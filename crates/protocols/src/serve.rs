@@ -117,7 +117,7 @@ impl Machine for Service {
         match (cue, &mut slot.0) {
             (Cue::Ask, State::Socket(socket)) => socket.ask(out),
             (Cue::Ask, State::Events) => out.bytes.extend_from_slice(b": beat\n\n"),
-            (Cue::Connected | Cue::Ask, _) | (Cue::Finish, State::Closed) => {}
+            (Cue::Connected | Cue::Ask | Cue::Operate, _) | (Cue::Finish, State::Closed) => {}
             (Cue::Finish, state) => {
                 if let State::Socket(socket) = state {
                     socket.finish(out);

@@ -80,6 +80,7 @@ impl Driver for EventStream {
         doc: "A stream of server-sent events; it is ready once the server has begun to answer with one.",
         heartbeat: "Whatever the server sends: an event or a comment. Only plimsoll's own node can also be asked.",
         beats: Beats::Arriving,
+        operation: None,
     };
 
     fn new(plan: &Plan) -> Self {
@@ -103,6 +104,7 @@ impl Machine for EventStream {
                 slot.asked = slot.asked.wrapping_add(1);
             }
             Cue::Ask => out.facts.push(Fact::CannotAsk),
+            Cue::Operate => {}
             Cue::Finish => out.facts.push(Fact::Done),
             Cue::Bytes(bytes) => return slot.read(bytes, out),
         }

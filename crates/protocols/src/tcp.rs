@@ -6,6 +6,7 @@ use crate::Plan;
 use crate::machine::{Beats, Cue, Driver, DriverFacts, Fact, Machine, Out};
 use crate::nonce::{Nonces, hex};
 use crate::quote::{against_protocol, quote};
+use crate::waiting::Waiting;
 
 /// How long an echo line is, with its line end.
 const LINE: usize = 32;
@@ -25,6 +26,8 @@ const LINE: usize = 32;
 #[derive(Debug)]
 pub struct Echo {
     words: Option<Words>,
+    /// What an operation says, if not a line of its own.
+    message: Option<Vec<u8>>,
     nonces: Nonces,
 }
 
@@ -49,13 +52,14 @@ pub struct Slot {
     nonce: u32,
     asked: u32,
     answered: u32,
+    waiting: Waiting,
     /// How many bytes of the oldest answer have matched.
     at: u32,
     /// What came since the last ask has been reported.
     heard: bool,
 }
 
-const _: () = assert!(size_of::<Slot>() <= 20);
+const _: () = assert!(size_of::<Slot>() <= 28);
 
 impl Driver for Echo {
     const FACTS: DriverFacts = DriverFacts {
@@ -63,6 +67,9 @@ impl Driver for Echo {
         doc: "A byte stream over TCP to an echo server, or to any server with --send and --expect.",
         heartbeat: "A line of 32 bytes that must come back unchanged, or --send, answered by what starts with --expect.",
         beats: Beats::Asked,
+        operation: Some(
+            "A line of 32 bytes that must come back unchanged, or the text, or --send again where that is given.",
+        ),
     };
 
     fn new(plan: &Plan) -> Self {
@@ -77,7 +84,9 @@ impl Driver for Echo {
             };
             Words { send: send.clone(), expect, ends }
         });
-        Self { words, nonces: Nonces::default() }
+        let text = plan.operation.as_ref().and_then(|o| o.text.as_ref());
+        let message = text.map(|text| text.clone().into_bytes()).filter(|m| words.is_none() && !m.is_empty());
+        Self { words, message, nonces: Nonces::default() }
     }
 }
 
@@ -91,6 +100,7 @@ impl Machine for Echo {
                 out.facts.push(Fact::Ready);
             }
             Cue::Ask => {
+                slot.waiting.ask();
                 match &self.words {
                     None => out.bytes.extend_from_slice(&line(slot.nonce, slot.asked)),
                     Some(words) => out.bytes.extend_from_slice(&words.send),
@@ -98,10 +108,20 @@ impl Machine for Echo {
                 slot.asked = slot.asked.wrapping_add(1);
                 slot.heard = false;
             }
+            Cue::Operate => {
+                slot.waiting.operate();
+                match (&self.words, &self.message) {
+                    (Some(words), _) => out.bytes.extend_from_slice(&words.send),
+                    (None, Some(message)) => out.bytes.extend_from_slice(message),
+                    (None, None) => out.bytes.extend_from_slice(&line(slot.nonce, slot.asked)),
+                }
+                slot.asked = slot.asked.wrapping_add(1);
+                slot.heard = false;
+            }
             Cue::Finish => out.facts.push(Fact::Done),
             Cue::Bytes(bytes) => {
                 match &self.words {
-                    None => read_echo(slot, bytes, out)?,
+                    None => self.read_echo(slot, bytes, out)?,
                     Some(words) => words.read(slot, bytes, out)?,
                 }
                 return Ok(bytes.len());
@@ -123,32 +143,37 @@ impl Slot {
     fn answer(&mut self, out: &mut Out) {
         self.answered = self.answered.wrapping_add(1);
         self.at = 0;
-        out.facts.push(Fact::Answered);
+        out.facts.extend(self.waiting.answer());
     }
 }
 
-fn read_echo(slot: &mut Slot, mut bytes: &[u8], out: &mut Out) -> Result<(), Failure> {
-    const HINT: &str =
-        "tcp:// expects an echo; use --send TEXT --expect TEXT for a server with its own language";
-    while !bytes.is_empty() {
-        if slot.answered == slot.asked {
-            let came = quote(bytes, 80);
-            return Err(against_protocol(format!("the server said {came} though nothing was asked; {HINT}")));
+impl Echo {
+    fn read_echo(&self, slot: &mut Slot, mut bytes: &[u8], out: &mut Out) -> Result<(), Failure> {
+        const HINT: &str =
+            "tcp:// expects an echo; use --send TEXT --expect TEXT for a server with its own language";
+        while !bytes.is_empty() {
+            if slot.answered == slot.asked {
+                let came = quote(bytes, 80);
+                return Err(against_protocol(format!(
+                    "the server said {came} though nothing was asked; {HINT}"
+                )));
+            }
+            let line = line(slot.nonce, slot.answered);
+            let whole = self.message.as_deref().filter(|_| slot.waiting.is_operation()).unwrap_or(&line[..]);
+            let want = &whole[slot.at as usize..];
+            let n = want.len().min(bytes.len());
+            if bytes[..n] != want[..n] {
+                let came = quote(bytes, 80);
+                return Err(against_protocol(format!("the answer was {came} and not what was sent; {HINT}")));
+            }
+            slot.at += n as u32;
+            bytes = &bytes[n..];
+            if slot.at as usize == whole.len() {
+                slot.answer(out);
+            }
         }
-        let line = line(slot.nonce, slot.answered);
-        let want = &line[slot.at as usize..];
-        let n = want.len().min(bytes.len());
-        if bytes[..n] != want[..n] {
-            let came = quote(bytes, 80);
-            return Err(against_protocol(format!("the answer was {came} and not what was sent; {HINT}")));
-        }
-        slot.at += n as u32;
-        bytes = &bytes[n..];
-        if slot.at as usize == LINE {
-            slot.answer(out);
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 impl Words {

@@ -49,6 +49,7 @@ impl Driver for WebSocket {
         doc: "A WebSocket (RFC 6455) without extensions; it is ready once the server has agreed to the upgrade.",
         heartbeat: "A Ping; the Pong with its payload counts, and answers every Ping before it too.",
         beats: Beats::Asked,
+        operation: None,
     };
 
     fn new(plan: &Plan) -> Self {
@@ -78,6 +79,7 @@ impl Machine for WebSocket {
                 slot.send(PING, &payload, out);
             }
             Cue::Ask => {}
+            Cue::Operate => {}
             Cue::Finish => {
                 if slot.phase == Phase::Open {
                     slot.send(CLOSE, &1000_u16.to_be_bytes(), out);

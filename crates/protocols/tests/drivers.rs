@@ -4,7 +4,7 @@
 
 mod talk;
 
-use model::FailureKind;
+use model::{FailureKind, Operation};
 use protocols::{Cue, Fact, Out, Plan, http, sse, tcp, ws};
 use talk::{Talk, plan};
 
@@ -13,7 +13,7 @@ fn words(send: &str, expect: Option<&str>) -> Talk<tcp::Echo> {
     Talk::with(&Plan { send: Some(bytes(send)), expect: expect.map(bytes), ..plan("tcp://h:1") })
 }
 
-use Fact::{Answered, CannotAsk, Done, Heard, Ready, Upgraded};
+use Fact::{Answered, CannotAsk, Done, Heard, Operated, Ready, Upgraded};
 use FailureKind::{Closed, Protocol, ServerRefused};
 
 #[test]
@@ -27,6 +27,24 @@ fn an_echo_in_pieces_is_compared_byte_by_byte() {
     assert!(talk.pending.is_empty(), "half an answer is not kept");
     assert_eq!(talk.hears(&said[40..63]), Ok(vec![]));
     talk.fails("\r", Protocol, r#""\r" and not what was sent"#);
+}
+
+#[test]
+fn an_echo_operation_is_told_apart_from_heartbeats() {
+    let mut talk = Talk::<tcp::Echo>::with(&Plan {
+        operation: Some(Operation { text: Some("hello, all".to_owned()) }),
+        ..plan("tcp://h:1")
+    });
+    talk.ask(1);
+    talk.cue(Cue::Operate).unwrap();
+    talk.ask(1);
+    let said = std::mem::take(&mut talk.said);
+    assert_eq!(&said[32..42], b"hello, all");
+    assert_eq!(talk.hears(&said[..35]), Ok(vec![Answered]));
+    assert_eq!(talk.hears(&said[35..]), Ok(vec![Operated, Answered]));
+
+    talk.cue(Cue::Operate).unwrap();
+    talk.fails("hello, you", Protocol, "not what was sent");
 }
 
 #[test]

@@ -130,6 +130,8 @@ pub(crate) struct Desk {
     newest_unconfirmed: Option<u32>,
     pilot: Option<Pilot>,
     arriving: bool,
+    /// Only an operation verifies a connection; a heartbeat does not.
+    by_operation: bool,
     interval: Option<Nanos>,
     patience: Nanos,
 }
@@ -140,7 +142,7 @@ struct Pilot {
 }
 
 impl Desk {
-    pub(crate) fn new(arriving: bool, interval: Option<Nanos>, patience: Nanos) -> Self {
+    pub(crate) fn new(arriving: bool, by_operation: bool, interval: Option<Nanos>, patience: Nanos) -> Self {
         Self {
             sample: Sample::default(),
             pass: Pass::default(),
@@ -149,6 +151,7 @@ impl Desk {
             newest_unconfirmed: None,
             pilot: None,
             arriving,
+            by_operation,
             interval,
             patience,
         }
@@ -181,7 +184,7 @@ impl Desk {
 
     /// Whether the answer to the oldest heartbeat under way is a round trip of the pass: it was due after it began.
     fn beat_is_proof(&self, note: &Note) -> bool {
-        self.pass.began.is_some_and(|began| note.mark >= began)
+        !self.by_operation && self.pass.began.is_some_and(|began| note.mark >= began)
     }
 
     fn proof_is_given(&mut self, note: &mut Note) {
@@ -242,18 +245,8 @@ impl Desk {
     }
 
     fn answered(&mut self, index: u32, note: &mut Note, now: Nanos) {
-        if note.proof == Proof::Asked && note.ahead == 0 {
-            self.pass.outstanding -= 1;
-            match &self.pilot {
-                Some(pilot) if pilot.index == index => {
-                    note.proof = Proof::Owed;
-                    self.pilot_is_back();
-                }
-                _ => {
-                    self.proof_is_given(note);
-                    self.sample.verify.record(now.saturating_sub(note.asked_at));
-                }
-            }
+        if note.proof == Proof::Asked && note.ahead == 0 && !self.by_operation {
+            self.came_back(index, note, now);
         } else if note.beats_out > 0 {
             let latency = now.saturating_sub(note.mark);
             self.sample.beats.record(latency);
@@ -266,6 +259,21 @@ impl Desk {
             self.beats_out -= 1;
             note.ahead = note.ahead.saturating_sub(1);
             note.mark += self.interval.unwrap_or(0);
+        }
+    }
+
+    /// The round trip of a verification, or of the pilot, is done.
+    fn came_back(&mut self, index: u32, note: &mut Note, now: Nanos) {
+        self.pass.outstanding -= 1;
+        match &self.pilot {
+            Some(pilot) if pilot.index == index => {
+                note.proof = Proof::Owed;
+                self.pilot_is_back();
+            }
+            _ => {
+                self.proof_is_given(note);
+                self.sample.verify.record(now.saturating_sub(note.asked_at));
+            }
         }
     }
 
@@ -345,13 +353,14 @@ impl<D: Driver> Owner<D, Note> for Desk {
             Fact::LoggedIn => self.phase(Phase::Auth, note, now),
             Fact::Ready => self.became_ready(index, note, now),
             Fact::Answered => self.answered(index, note, now),
+            Fact::Operated if note.is_asked() => self.came_back(index, note, now),
             Fact::Heard => self.heard(note, now),
             Fact::CannotAsk => {
                 note.proof = Proof::Listening;
                 self.pass.outstanding -= 1;
                 self.pass.cannot_ask = true;
             }
-            Fact::StartTls | Fact::Done => {}
+            Fact::Operated | Fact::StartTls | Fact::Done => {}
         }
     }
 

@@ -123,7 +123,7 @@ impl<D: Driver> Hold<D> {
         let patience = clock::from_seconds(spec.patience_seconds);
         Ok(Self {
             reactor,
-            desk: Desk::new(D::FACTS.beats == Beats::Arriving, interval, patience),
+            desk: Desk::new(D::FACTS.beats == Beats::Arriving, spec.operation.is_some(), interval, patience),
             caller: Caller::new(&assignment, now)?,
             ports_rest_until: 0,
             doing: Doing::Nothing,
@@ -181,8 +181,7 @@ impl<D: Driver> Hold<D> {
                 link.read_more()?;
                 while let Some(order) = link.next_order()? {
                     if !self.take(order) {
-                        self.drain();
-                        say_sample(&self.reactor, &mut self.desk.sample, link)?;
+                        self.drain(link)?;
                         link.say(&Report::Drained)?;
                         return Ok(());
                     }
@@ -306,7 +305,8 @@ impl<D: Driver> Hold<D> {
             let tenancy = self.reactor.tenancy(index);
             self.desk.pass.outstanding += 1;
             self.asked.push_back(Due { index, tenancy, at: self.attentive + self.patience });
-            self.reactor.cue(index, Cue::Ask, &mut self.desk, now);
+            let cue = if self.assignment.spec.operation.is_some() { Cue::Operate } else { Cue::Ask };
+            self.reactor.cue(index, cue, &mut self.desk, now);
             if self.desk.pass.cannot_ask {
                 self.desk.pass.cannot_ask = false;
                 let at = self.attentive + self.hearing_patience;
@@ -436,10 +436,18 @@ impl<D: Driver> Hold<D> {
         until
     }
 
-    fn drain(&mut self) {
+    /// Closes all connections. That takes a kernel seconds where a machine holds a million: it is told as it goes, so
+    /// that nobody takes this worker for dead.
+    fn drain(&mut self, link: &mut Link) -> Result<(), WorkerError> {
         self.walk = None;
         for index in 0..self.reactor.places() {
-            self.reactor.close(index, &mut self.desk, clock::now());
+            let now = clock::now();
+            self.reactor.close(index, &mut self.desk, now);
+            if now >= self.report_at {
+                say_sample(&self.reactor, &mut self.desk.sample, link)?;
+                self.report_at = now + REPORT_EVERY;
+            }
         }
+        say_sample(&self.reactor, &mut self.desk.sample, link)
     }
 }

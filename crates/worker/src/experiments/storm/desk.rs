@@ -205,7 +205,7 @@ impl<D: Driver> Owner<D, Note> for Desk {
             // Where a client cannot ask, it is ready by the server's own words: that was its round trip.
             Fact::CannotAsk => self.proven(note, note.mark),
             Fact::Answered if note.state == State::Asked => self.proven(note, now),
-            Fact::Answered | Fact::Heard | Fact::StartTls | Fact::Done => {}
+            Fact::Answered | Fact::Operated | Fact::Heard | Fact::StartTls | Fact::Done => {}
         }
     }
 
