@@ -81,6 +81,7 @@ pub(crate) fn run(n: u64, stages: u32) -> RunResult {
         verify: Verify { latency: Some(latency(4.0)), ..Verify::default() },
         stages: staged,
         storm: None,
+        talk: None,
         series: vec![],
         interrupted: false,
         cost: Costs::default(),

@@ -101,6 +101,9 @@ pub fn causes(result: &RunResult, index: usize) -> Vec<Cause> {
     let mut causes = Vec::new();
     causes.extend(throttling(result, index).filter(|(share, _)| *share > THROTTLED_SHARE).map(|(_, c)| c));
     causes.extend(lag(result, stage).filter(|(share, _)| *share > 1.0).map(|(_, c)| c));
+    if causes.is_empty() && index + 1 == result.stages.len() {
+        causes.extend(late_messages(result).filter(|(share, _)| *share > 1.0).map(|(_, c)| c));
+    }
     let lost = stage.failed.contains_key(&FailureKind::WorkerDied);
     let uncounted = index + 1 == result.stages.len()
         && result.workers.iter().any(|w| w.died.is_some())
@@ -143,9 +146,17 @@ fn throttling(result: &RunResult, index: usize) -> Option<(f64, Cause)> {
 
 /// The loop's 99th percentile of lag, as a share of what is tolerated.
 fn lag(result: &RunResult, stage: &Stage) -> Option<(f64, Cause)> {
-    let p99_ms = stage.generator_lag?.p99_ms;
+    Some(lagged(result, stage.generator_lag?.p99_ms))
+}
+
+/// The same of the messages of a talk: by how much they were sent late. The last stage ends with the talk.
+fn late_messages(result: &RunResult) -> Option<(f64, Cause)> {
+    Some(lagged(result, result.talk.as_ref()?.schedule_lag?.p99_ms))
+}
+
+fn lagged(result: &RunResult, p99_ms: f64) -> (f64, Cause) {
     let tolerated_ms = (result.spec.objective_seconds * 1e3 * LAG_SHARE_OF_OBJECTIVE).max(LAG_ALWAYS_FINE_MS);
-    Some((p99_ms / tolerated_ms, Cause::Lagged { p99_ms, tolerated_ms }))
+    (p99_ms / tolerated_ms, Cause::Lagged { p99_ms, tolerated_ms })
 }
 
 #[cfg(test)]

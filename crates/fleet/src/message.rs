@@ -6,11 +6,12 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 
 use model::storm::Wave;
+use model::talk::Talked;
 use model::{RoundKind, Sample, Spec};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// The version of the vocabulary below; both ends must speak the same.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// The longest frame that is believed: histograms of one report stay far below it.
 const LONGEST: u32 = 16 * 1024 * 1024;
@@ -68,6 +69,11 @@ pub enum Order {
         /// Its instant, in nanoseconds of `CLOCK_MONOTONIC`, a little ahead: all workers of a machine share that clock.
         at: u64,
     },
+    /// Let every connection that stands say its messages, as the spec has it.
+    Talk {
+        /// The instant at which the schedule begins, in nanoseconds of `CLOCK_MONOTONIC`.
+        at: u64,
+    },
     /// Drop every connection at once, without a good-bye.
     Drop,
     /// Send no more heartbeats and wait for the answers that are due.
@@ -92,6 +98,8 @@ pub enum Report {
     },
     /// Every connection of the last [`Order::Wave`] has made a round trip, or failed.
     WaveOver(Box<Wave>),
+    /// Every message of the last [`Order::Talk`] was answered, or its connection is lost.
+    TalkOver(Box<Talked>),
     /// Every connection is dropped.
     Dropped,
     /// No answer is due any more.

@@ -12,6 +12,7 @@ mod nice;
 mod sides;
 mod storm;
 mod sysctl;
+mod talk;
 mod verdict;
 mod warnings;
 

@@ -63,6 +63,7 @@ pub(crate) fn sized(n: u64, stages: u32) -> RunResult {
         verify: Verify { seconds: 0.1, rate_per_second: 1e5, latency: Some(latency(4.0)) },
         stages: staged,
         storm: None,
+        talk: None,
         series: vec![],
         interrupted: false,
         cost: Costs::default(),

@@ -4,7 +4,7 @@ use analysis::validity::{self, Cause};
 use model::result::{Finding, Purpose, Status, Verdict};
 use model::{FailureKind, RunResult, units};
 
-use crate::{client_cpu, evidence, listen_accept_queue, nice, storm, warnings};
+use crate::{client_cpu, evidence, listen_accept_queue, nice, storm, talk, warnings};
 
 /// Fills `verdict` and `warnings` from a run's `limits`; whatever stood there is replaced.
 /// [`judge`](crate::judge) ends with it.
@@ -35,6 +35,11 @@ pub(crate) fn held(run: &RunResult) -> bool {
         && seen.held == seen.requested
         && seen.failed_total() == 0
         && run.line.connections >= seen.requested
+        && match (&run.spec.talk, &run.talk) {
+            (None, _) => true,
+            (Some(_), Some(talk)) => talk::went_as_asked(run, talk),
+            (Some(_), None) => false,
+        }
 }
 
 /// Why the run says more of the generator than of the target.
@@ -192,6 +197,9 @@ fn outcome(run: &RunResult, distrust: Option<&Distrust>) -> String {
     }
     if let Some(seen) = run.storm.as_ref().filter(|seen| !seen.rounds.is_empty()) {
         return storm::outcome(run, seen);
+    }
+    if let Some(seen) = &run.talk {
+        return talk::outcome(run, seen);
     }
     if run.stages.is_empty() {
         let failed = failed(run, None);

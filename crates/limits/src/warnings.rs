@@ -83,7 +83,7 @@ fn hold(run: &RunResult) -> Vec<String> {
         ));
     }
     match run.spec.heartbeat_seconds {
-        Some(interval) if run.spec.hold_seconds < interval => out.push(format!(
+        Some(interval) if run.spec.hold_seconds < interval && run.spec.talk.is_none() => out.push(format!(
             "held for {}, less than the heartbeat interval of {}: not every connection had a heartbeat; \
                 use --hold {:.0}s or more",
             units::seconds(run.spec.hold_seconds),

@@ -13,6 +13,7 @@ pub mod result;
 pub mod sample;
 pub mod spec;
 pub mod storm;
+pub mod talk;
 pub mod target;
 pub mod units;
 
@@ -26,4 +27,5 @@ pub use result::RunResult;
 pub use sample::{Counters, Phase, Sample};
 pub use spec::Spec;
 pub use storm::{Round, RoundKind, StormResult, StormSpec};
+pub use talk::{TalkResult, TalkSpec};
 pub use target::{Scheme, SslMode, Target};

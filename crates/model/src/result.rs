@@ -15,6 +15,7 @@ use crate::histogram::Latency;
 use crate::observation::{Group, HostReading, Listener, Observation, Settings, TargetHost, TcpCounters};
 use crate::spec::Spec;
 use crate::storm::StormResult;
+use crate::talk::TalkResult;
 
 /// The version of this document's shape.
 pub const SCHEMA: u32 = 1;
@@ -27,7 +28,7 @@ pub struct RunResult {
     pub plimsoll: String,
     /// Version of this document's shape.
     pub schema: u32,
-    /// Which experiment: `hold`, `storm`.
+    /// Which experiment: `hold`, `storm`, `talk`.
     pub experiment: String,
     /// When it began, RFC 3339 in UTC.
     pub started_at: String,
@@ -62,6 +63,9 @@ pub struct RunResult {
     /// The rounds of a storm; `None`: another experiment.
     #[serde(default)]
     pub storm: Option<StormResult>,
+    /// How the talk went; `None`: another experiment.
+    #[serde(default)]
+    pub talk: Option<TalkResult>,
     /// The run over time.
     pub series: Vec<Moment>,
     /// Whether it was interrupted.
@@ -290,7 +294,7 @@ pub struct CpuUse {
 pub struct Moment {
     /// Since the start of the run.
     pub t_seconds: f64,
-    /// What was going on: `establish`, `verify`, `settle`, `hold`, `drain`.
+    /// What was going on: `establish`, `verify`, `settle`, `talk`, `hold`, `drain`.
     pub doing: String,
     /// Connections that the current stage asks for.
     pub wanted: u64,
@@ -312,6 +316,21 @@ pub struct Moment {
     pub beat_p99_ms: Option<f64>,
     /// Longest heartbeat latency since the last moment.
     pub beat_max_ms: Option<f64>,
+    /// Messages of a talk sent since the last moment.
+    #[serde(default)]
+    pub messages_sent: u64,
+    /// Messages of a talk answered since the last moment.
+    #[serde(default)]
+    pub messages_answered: u64,
+    /// Median latency of the messages answered since the last moment, by their intended time.
+    #[serde(default)]
+    pub message_p50_ms: Option<f64>,
+    /// 99th percentile of the messages' latency since the last moment.
+    #[serde(default)]
+    pub message_p99_ms: Option<f64>,
+    /// Longest latency of a message since the last moment.
+    #[serde(default)]
+    pub message_max_ms: Option<f64>,
     /// Round trips verified since the last moment.
     pub verified: u64,
     /// User memory of the target.
@@ -488,6 +507,7 @@ impl RunResult {
             verify: Verify::default(),
             stages: Vec::new(),
             storm: None,
+            talk: None,
             series: Vec::new(),
             interrupted: false,
             cost: Costs::default(),

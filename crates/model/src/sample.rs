@@ -57,6 +57,10 @@ pub struct Counters {
     pub beats_answered: u64,
     /// Heartbeats whose answer did not come within the patience, or whose connection ended first.
     pub beats_missed: u64,
+    /// Messages of a talk that were sent.
+    pub messages_sent: u64,
+    /// Messages of a talk that were answered.
+    pub messages_answered: u64,
     /// Bytes read from targets.
     pub bytes_in: u64,
     /// Bytes written to targets.
@@ -77,6 +81,8 @@ impl Counters {
         self.beats_sent += other.beats_sent;
         self.beats_answered += other.beats_answered;
         self.beats_missed += other.beats_missed;
+        self.messages_sent += other.messages_sent;
+        self.messages_answered += other.messages_answered;
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
         self.failed.merge(&other.failed);
@@ -94,6 +100,10 @@ pub struct Sample {
     pub beats: Latencies,
     /// Round trips of the verify pass since the last report.
     pub verify: Latencies,
+    /// Messages of a talk, from their intended time until answered, since the last report.
+    pub messages: Latencies,
+    /// How late messages of a talk were sent since the last report.
+    pub message_lag: Latencies,
     /// How old ready connections were when the target closed or reset them, since the last report.
     pub closed_age: Latencies,
     /// How long they had been quiet then: since they became ready, or their last heartbeat was due.
@@ -131,6 +141,8 @@ impl Sample {
         }
         self.beats.merge(&other.beats);
         self.verify.merge(&other.verify);
+        self.messages.merge(&other.messages);
+        self.message_lag.merge(&other.message_lag);
         self.closed_age.merge(&other.closed_age);
         self.closed_quiet.merge(&other.closed_quiet);
         self.lag.merge(&other.lag);

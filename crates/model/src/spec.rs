@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::operation::Operation;
 use crate::storm::StormSpec;
+use crate::talk::TalkSpec;
 use crate::target::Target;
 
 /// A hold: how many connections, at what cost each, and what ends it? Or, with `storm`: what if all come at once?
@@ -50,6 +51,9 @@ pub struct Spec {
     /// They come at one instant, and come back; `None`: a hold.
     #[serde(default)]
     pub storm: Option<StormSpec>,
+    /// Once all stand, each of them speaks; `None`: they only beat.
+    #[serde(default)]
+    pub talk: Option<TalkSpec>,
 }
 
 impl Spec {
@@ -75,6 +79,7 @@ impl Spec {
             fail_if: Vec::new(),
             operation: None,
             storm: None,
+            talk: None,
         }
     }
 

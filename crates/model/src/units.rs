@@ -20,6 +20,7 @@ pub enum UnitError {
 }
 
 const COUNTS: &str = "500, 10k, 1M";
+const RATES: &str = "500, 10k/s, 0.5/s, 30/min";
 const SIZES: &str = "512, 64KiB, 10MB, 1GiB";
 const DURATIONS: &str = "250ms, 10s, 5m, 1m30s";
 
@@ -114,12 +115,22 @@ pub fn parse_duration_seconds(text: &str) -> Result<f64, UnitError> {
     }
 }
 
-/// Reads a rate per second: `5000`, `10k`, `10k/s`.
+/// Reads a rate and gives it per second: `5000`, `10k`, `10k/s`, `0.5/s`, `30/min`.
 ///
 /// # Errors
 /// Says which part could not be read, with examples.
 pub fn parse_rate(text: &str) -> Result<f64, UnitError> {
-    parse_count(text.trim().strip_suffix("/s").unwrap_or(text)).map(|n| n as f64)
+    let text = text.trim();
+    let (number, seconds) = match text.split_once('/') {
+        None | Some((_, "s")) => (text.strip_suffix("/s").unwrap_or(text), 1.0),
+        Some((number, "min")) => (number, 60.0),
+        Some((number, "h")) => (number, 3_600.0),
+        Some((_, unit)) => return Err(UnitError::UnknownUnit(text.to_owned(), format!("/{unit}"), RATES)),
+    };
+    match number.parse::<f64>() {
+        Ok(n) if n.is_finite() && n >= 0.0 => Ok(n / seconds),
+        _ => parse_count(number).map(|n| n as f64 / seconds),
+    }
 }
 
 /// Writes a count with thin groups: `1,000,000`.
@@ -200,6 +211,10 @@ mod tests {
         assert_eq!(parse_duration_seconds("1m30s"), Ok(90.0));
         assert_eq!(parse_duration_seconds("250ms"), Ok(0.25));
         assert_eq!(parse_rate("10k/s"), Ok(10_000.0));
+        assert_eq!(parse_rate("0.5/s"), Ok(0.5));
+        assert_eq!(parse_rate("30/min"), Ok(0.5));
+        assert!(parse_rate("3/fortnight").unwrap_err().to_string().contains("/fortnight"));
+        assert!(parse_rate("-1/s").is_err() && parse_rate("nan").is_err());
     }
 
     #[test]

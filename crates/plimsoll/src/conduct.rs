@@ -1,6 +1,7 @@
 //! How is a hold conducted? Stage by stage: open, verify, settle, look; then hold, verify once more, drain.
 
 mod storm;
+mod talk;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use fleet::{Crew, Event, Order, Report};
 use model::observation::Observation;
 use model::result::{CpuUse, Moment, Purpose, Stage};
 use model::storm::{Round, Wave};
+use model::talk::{TalkResult, Talked};
 use model::{FailureKind, Latencies, Sample, Spec, Tally, units};
 use observe::{Eyes, Glance};
 use reactor::clock::{self, Nanos};
@@ -32,6 +34,8 @@ pub(crate) struct Conducted {
     pub(crate) stages: Vec<Stage>,
     /// Of a storm.
     pub(crate) rounds: Vec<Round>,
+    /// Of a talk.
+    pub(crate) talk: Option<TalkResult>,
     pub(crate) series: Vec<Moment>,
     /// Everything that all workers counted.
     pub(crate) total: Sample,
@@ -76,6 +80,8 @@ pub(crate) struct Conductor<'a> {
     over_at: Option<Nanos>,
     /// What the workers saw of the wave under way.
     wave: Wave,
+    /// What the workers saw of the talk.
+    talked: Talked,
     /// The accept queues, while they are watched.
     queues: Option<QueueWatch>,
 }
@@ -128,6 +134,7 @@ impl<'a> Conductor<'a> {
             look_at: now + LOOK_EVERY,
             over_at: None,
             wave: Wave::default(),
+            talked: Talked::default(),
             queues: None,
         }
     }
@@ -136,6 +143,7 @@ impl<'a> Conductor<'a> {
     pub(crate) fn run(mut self) -> Conducted {
         let ended = match self.spec.storm {
             Some(_) => self.storm(),
+            None if self.spec.talk.is_some() => self.talk(),
             None if self.spec.until_it_breaks => self.search(),
             None => self.ramp(),
         };
@@ -152,6 +160,15 @@ impl<'a> Conductor<'a> {
 
     fn ramp(&mut self) -> Result<(), Stopped> {
         self.begin()?;
+        let size = self.climb()?;
+        if size > 0 {
+            self.hold(size)?;
+        }
+        Ok(())
+    }
+
+    /// Opens stage by stage; gives the size that was reached, 0 if nothing stands.
+    fn climb(&mut self) -> Result<u64, Stopped> {
         let mut best = 0;
         let mut size = 0;
         if self.first_connection()? {
@@ -167,10 +184,7 @@ impl<'a> Conductor<'a> {
                 best = best.max(verified);
             }
         }
-        if best > 0 {
-            self.hold(size)?;
-        }
-        Ok(())
+        Ok(if best > 0 { size } else { 0 })
     }
 
     fn search(&mut self) -> Result<(), Stopped> {
@@ -237,6 +251,11 @@ impl<'a> Conductor<'a> {
     /// Holds what stands for the time asked for, and verifies every connection once more.
     fn hold(&mut self, size: u64) -> Result<(u64, bool), Stopped> {
         self.stage = self.window();
+        self.hold_on(size)
+    }
+
+    /// The same as a part of the stage under way.
+    fn hold_on(&mut self, size: u64) -> Result<(u64, bool), Stopped> {
         self.wanted = size;
         let idle = self.quiet_time("hold", clock::from_seconds(self.spec.hold_seconds));
         let held = self.ready();
@@ -374,6 +393,7 @@ impl<'a> Conductor<'a> {
             // Its end is no loss any more.
             Report::Drained => self.alive[worker as usize] = false,
             Report::WaveOver(wave) => self.wave.merge(&wave),
+            Report::TalkOver(talked) => self.talked.merge(&talked),
             Report::Started | Report::Opened | Report::Verified { .. } | Report::Dropped | Report::Quiet => {}
         }
     }
@@ -489,6 +509,7 @@ impl<'a> Conductor<'a> {
         let span = clock::to_seconds(now.saturating_sub(self.moment.at)).max(1e-3);
         let last = &self.looked;
         let beats = &self.moment.seen.beats;
+        let messages = &self.moment.seen.messages;
         let cpus = |a: Option<f64>, b: Option<f64>| Some(((b? - a?) / span).max(0.0));
         let target = seen.target.as_ref();
         let generator = seen.generator.as_ref();
@@ -507,6 +528,11 @@ impl<'a> Conductor<'a> {
             beat_p50_ms: (!beats.is_empty()).then(|| beats.quantile_ms(0.5)),
             beat_p99_ms: (!beats.is_empty()).then(|| beats.quantile_ms(0.99)),
             beat_max_ms: beats.summary().map(|s| s.max_ms),
+            messages_sent: all.messages_sent.saturating_sub(since.messages_sent),
+            messages_answered: all.messages_answered.saturating_sub(since.messages_answered),
+            message_p50_ms: (!messages.is_empty()).then(|| messages.quantile_ms(0.5)),
+            message_p99_ms: (!messages.is_empty()).then(|| messages.quantile_ms(0.99)),
+            message_max_ms: messages.summary().map(|s| s.max_ms),
             verified: self.moment.seen.verify.count(),
             target_user_bytes: target.and_then(|g| g.user_bytes),
             target_cpus: cpus(last.target.as_ref().map(|g| g.cpu_seconds), target.map(|g| g.cpu_seconds)),

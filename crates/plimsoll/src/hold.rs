@@ -21,7 +21,7 @@ use crate::live::Live;
 use crate::outputs::Outputs;
 use crate::progress::{Audience, Lines, Quiet};
 use crate::serving::{self, Beside};
-use crate::{Failed, reach, sight};
+use crate::{Failed, operation, reach, sight};
 
 /// The nice value of the coordinator's thread.
 const LOOKER_PRIORITY: i32 = -10;
@@ -30,7 +30,7 @@ const LOOKER_PRIORITY: i32 = -10;
 const NOT_SAID: u64 = 0;
 
 /// The least time that a handshake or round trip is given: a lost SYN is sent again after 1, 3 and 7 seconds.
-const LEAST_PATIENCE_SECONDS: f64 = 10.0;
+pub(crate) const LEAST_PATIENCE_SECONDS: f64 = 10.0;
 
 /// Runs a hold; gives the exit code.
 pub(crate) fn hold(args: &HoldArgs) -> Result<u8, Failed> {
@@ -196,6 +196,11 @@ fn spec_of(args: &HoldArgs, target: Target) -> Result<Spec, Failed> {
         return Err(Failed::Usage("-c 0: a hold needs at least one connection".to_owned()));
     }
     Ok(Spec {
+        operation: args
+            .verify_with
+            .as_deref()
+            .map(|text| operation::said(&target, Some(text)))
+            .transpose()?,
         stages: args.stages,
         rate_per_second: args.rate,
         heartbeat_seconds: args.heartbeat.0,
@@ -316,6 +321,7 @@ fn take_over(result: &mut RunResult, seen: Conducted) {
         result.connections.verified = worst(|r| r.ready);
         result.storm = Some(StormResult { rounds: seen.rounds });
     }
+    result.talk = seen.talk;
     result.connections.set_failed(&counters.failed);
     result.connections.closed_age = seen.total.closed_age.summary();
     result.connections.closed_quiet = seen.total.closed_quiet.summary();

@@ -9,6 +9,7 @@ mod induce;
 mod limits_command;
 mod live;
 mod observe_command;
+mod operation;
 mod outputs;
 mod progress;
 mod reach;
@@ -17,6 +18,7 @@ mod run;
 mod serving;
 mod sight;
 mod storm;
+mod talk;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -58,6 +60,7 @@ fn run(command: &Command) -> Result<u8, Failed> {
     match command {
         Command::Hold(args) => hold::hold(args),
         Command::Storm(args) => storm::storm(args),
+        Command::Talk(args) => talk::talk(args),
         Command::Serve(args) => serving::serve(args).map(|()| 0),
         Command::Doctor(args) => doctor::doctor(args),
         Command::Observe(args) => observe_command::observe(args).map(|()| 0),

@@ -6,6 +6,7 @@
 mod figures;
 mod rows;
 mod storm;
+mod talk;
 
 use askama::Template;
 use model::RunResult;
@@ -18,6 +19,7 @@ use crate::{Output, OutputError, OutputFacts, Style};
 use figures::Figures;
 use rows::{CostRow, FactRow, FailureRow, LatencyRow, LimitRow, StageRow, ThresholdRow, Tile};
 use storm::Storm;
+use talk::Talk;
 
 /// The self-contained page.
 pub struct Html;
@@ -72,6 +74,7 @@ struct Page {
     command: String,
     figures: Figures,
     storm: Option<Storm>,
+    talk: Option<Talk>,
 }
 
 impl Page {
@@ -106,9 +109,10 @@ impl Page {
                 units::count(c.failed_total())
             ),
             mark: load_mark::draw("load-mark", r),
-            tiles: match &r.storm {
-                Some(seen) => storm::tiles(seen),
-                None => rows::tiles(r),
+            tiles: match (&r.storm, &r.talk) {
+                (Some(seen), _) => storm::tiles(seen),
+                (None, Some(seen)) => talk::tiles(r, seen),
+                (None, None) => rows::tiles(r),
             },
             warnings: r.warnings.iter().map(|w| words::clean(w)).collect(),
             thresholds: rows::thresholds(r),
@@ -126,6 +130,7 @@ impl Page {
             command: words::command_line(&r.command),
             figures: Figures::of(r),
             storm: Storm::of(r),
+            talk: Talk::of(r),
         }
     }
 }

@@ -12,7 +12,7 @@ pub(crate) struct Measured {
     pub(crate) latency: Latency,
 }
 
-/// All latencies of a run: the phases in their order, then the heartbeat, then the verify pass.
+/// All latencies of a run: the phases in their order, then the heartbeat, the messages, and the verify pass.
 pub(crate) fn measured(result: &RunResult) -> Vec<Measured> {
     let mut out = Vec::new();
     let known = Phase::ALL.map(Phase::id);
@@ -33,6 +33,13 @@ pub(crate) fn measured(result: &RunResult) -> Vec<Measured> {
     if let Some(latency) = result.heartbeat.latency {
         let meaning = "from the moment it was due to its answer";
         out.push(Measured { name: "heartbeat".to_owned(), meaning, latency });
+    }
+    if let Some(talk) = &result.talk {
+        let lag = ("sent", "a message, from when it was due until it was sent");
+        let answer = ("message", "from the moment it was due to its answer");
+        for ((name, meaning), latency) in [(lag, talk.schedule_lag), (answer, talk.latency)] {
+            out.extend(latency.map(|latency| Measured { name: name.to_owned(), meaning, latency }));
+        }
     }
     if let Some(latency) = result.verify.latency {
         out.push(Measured {

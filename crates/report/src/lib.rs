@@ -13,6 +13,7 @@ mod ladder;
 mod latencies;
 mod read;
 mod rounds;
+mod spells;
 mod svg;
 mod text;
 mod timeline;

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use model::result::{Cost, Status};
 use model::units;
-use model::{RunResult, StormResult};
+use model::{RunResult, StormResult, TalkResult};
 
 use crate::latencies::measured;
 use crate::words::{self, Outcome};
-use crate::{Output, OutputError, OutputFacts, Style, ladder, rounds};
+use crate::{Output, OutputError, OutputFacts, Style, ladder, rounds, spells};
 
 /// A summary for CI jobs and pull requests.
 pub struct Markdown;
@@ -27,7 +27,12 @@ impl Output for Markdown {
         head(&mut out, result);
         match &result.storm {
             Some(seen) => storm(&mut out, seen),
-            None => cost(&mut out, result),
+            None => {
+                if let Some(seen) = &result.talk {
+                    talk(&mut out, seen);
+                }
+                cost(&mut out, result);
+            }
         }
         limits(&mut out, result);
         details(&mut out, result);
@@ -145,6 +150,17 @@ fn storm(out: &mut String, seen: &StormResult) {
     }
     let (came, queued) = (rounds::CAME_NOTE, rounds::QUEUED_NOTE);
     let _ = writeln!(out, "\nTimes are {came}. Counters are {queued}. {}.\n", rounds::issued(seen));
+}
+
+fn talk(out: &mut String, seen: &TalkResult) {
+    heads(out, &spells::SAID_HEADS);
+    row(out, &spells::said(seen));
+    let _ = writeln!(out, "\n{}.\n", spells::SAID_NOTE);
+    heads(out, &spells::SPELL_HEADS);
+    for spell in &seen.spells {
+        row(out, &spells::cells(spell));
+    }
+    let _ = writeln!(out, "\n{}.\n", spells::SPELL_NOTE);
 }
 
 fn cost(out: &mut String, r: &RunResult) {

@@ -2,12 +2,12 @@
 
 use model::result::{Finding, Stage, Status};
 use model::units;
-use model::{Estimate, RunResult, StormResult};
+use model::{Estimate, RunResult, StormResult, TalkResult};
 
 use crate::latencies::measured;
 use crate::text::{Cell, Ink, Table, wrap};
 use crate::words::{self, Outcome};
-use crate::{Output, OutputError, OutputFacts, Style, ladder, rounds};
+use crate::{Output, OutputError, OutputFacts, Style, ladder, rounds, spells};
 
 /// The widest that anything is written, whatever the terminal's width.
 pub(crate) const WIDEST: usize = 100;
@@ -39,6 +39,9 @@ impl Output for Terminal {
                 page.failures();
             }
             None => {
+                if let Some(talk) = &result.talk {
+                    page.talk(talk);
+                }
                 page.cost();
                 page.ladder();
                 page.pace();
@@ -217,6 +220,26 @@ impl Page<'_> {
                 (_, text) => text.into(),
             };
             table.row(columns.iter().map(cell).collect());
+        }
+        self.table(&table);
+    }
+
+    fn talk(&mut self, talk: &TalkResult) {
+        self.heading("TALK", spells::SAID_NOTE);
+        let mut table = Table::new(&spells::SAID_HEADS);
+        let cell = |(head, text): (&str, String)| match head {
+            "succeeded" if talk.succeeded < self.result.connections.requested => Cell(text, Ink::Red),
+            "late" if talk.late > 0 => Cell(text, Ink::Yellow),
+            _ => text.into(),
+        };
+        table.row(spells::SAID_HEADS.into_iter().zip(spells::said(talk)).map(cell).collect());
+        self.table(&table);
+        self.heading("BOTH SIDES", spells::SPELL_NOTE);
+        // A narrow screen goes without the generator's memory: it stands in every other output.
+        let most = if self.width >= 92 { 7 } else { 6 };
+        let mut table = Table::new(&spells::SPELL_HEADS[..most]);
+        for spell in &talk.spells {
+            table.row(spells::cells(spell).into_iter().take(most).map(Cell::from).collect());
         }
         self.table(&table);
     }

@@ -25,6 +25,11 @@ fn join(chunk: &[&Moment]) -> Moment {
     out.beat_p50_ms = worst(|m| m.beat_p50_ms);
     out.beat_p99_ms = worst(|m| m.beat_p99_ms);
     out.beat_max_ms = worst(|m| m.beat_max_ms);
+    out.message_p50_ms = worst(|m| m.message_p50_ms);
+    out.message_p99_ms = worst(|m| m.message_p99_ms);
+    out.message_max_ms = worst(|m| m.message_max_ms);
+    out.messages_sent = chunk.iter().map(|m| m.messages_sent).sum();
+    out.messages_answered = chunk.iter().map(|m| m.messages_answered).sum();
     out.generator_lag_ms = worst(|m| m.generator_lag_ms);
     out.target_cpus = worst(|m| m.target_cpus);
     out.generator_cpus = worst(|m| m.generator_cpus);

@@ -38,14 +38,15 @@ mod rank {
     pub(super) const FAILING: u8 = 2;
     pub(super) const DOING: u8 = 3;
     pub(super) const HINT: u8 = 4;
-    pub(super) const HEARTBEAT: u8 = 5;
-    pub(super) const TARGET: u8 = 6;
-    pub(super) const RATES: u8 = 7;
-    pub(super) const GENERATOR: u8 = 8;
-    pub(super) const MORE_FAILING: u8 = 9;
-    pub(super) const HOST: u8 = 10;
-    pub(super) const CHARTS: u8 = 11;
-    pub(super) const BLANK: u8 = 12;
+    pub(super) const MESSAGES: u8 = 5;
+    pub(super) const HEARTBEAT: u8 = 6;
+    pub(super) const TARGET: u8 = 7;
+    pub(super) const RATES: u8 = 8;
+    pub(super) const GENERATOR: u8 = 9;
+    pub(super) const MORE_FAILING: u8 = 10;
+    pub(super) const HOST: u8 = 11;
+    pub(super) const CHARTS: u8 = 12;
+    pub(super) const BLANK: u8 = 13;
 }
 
 /// Everything there is to say, in order.
@@ -64,6 +65,9 @@ pub(super) fn rows(view: &View, width: u16) -> Vec<Row> {
             rows.push(Row::Text(if i == 0 { rank::FAILING } else { rank::MORE_FAILING }, line));
         }
         rows.push(Row::Text(rank::HEARTBEAT, heartbeat(view, now, width)));
+        if view.talk.is_some() {
+            rows.push(Row::Text(rank::MESSAGES, messages(view, now, width)));
+        }
         rows.push(blank());
         rows.push(Row::Text(rank::TARGET, target(view, now, width)));
         rows.push(Row::Text(rank::GENERATOR, generator(now, width)));
@@ -93,7 +97,8 @@ pub(super) fn fit(rows: &mut Vec<Row>, height: u16) {
 
 /// What runs against whom, and for how long.
 fn head(view: &View, width: usize) -> Line<'static> {
-    let left = vec![Span::raw("plimsoll hold ").dim(), Span::raw(view.target.clone()).bold()];
+    let experiment = if view.talk.is_some() { "plimsoll talk " } else { "plimsoll hold " };
+    let left = vec![Span::raw(experiment).dim(), Span::raw(view.target.clone()).bold()];
     let Some(now) = &view.now else { return Line::from(left) };
     let elapsed = clock(now.moment.t_seconds);
     let to_go = match now.left_seconds {
@@ -119,6 +124,13 @@ fn doing(view: &View, width: usize) -> Line<'static> {
         "verify" if view.holding_began => "Verifying once more: a round trip on every connection".to_owned(),
         "verify" => "Verifying: a round trip on every connection".to_owned(),
         "settle" => format!("Watching {all} connections at rest"),
+        "before" => format!("Watching {all} connections at rest, before they speak"),
+        "talk" => match view.talk {
+            Some(talk) => {
+                format!("{all} connections say {} messages each", units::count(talk.messages.into()))
+            }
+            None => format!("{all} connections speak"),
+        },
         "hold" => format!("Holding {all} connections"),
         "quiet" if now.interrupted => "Stopping: waiting for the last answers".to_owned(),
         "quiet" => "Done: waiting for the last answers".to_owned(),
@@ -233,6 +245,26 @@ fn failing(now: &Now, width: usize) -> Vec<Line<'static>> {
         lines.push(facts("", vec![vec![Span::raw(text).red()]], width));
     }
     lines
+}
+
+/// Messages of the last second.
+fn messages(view: &View, now: &Now, width: usize) -> Line<'static> {
+    let m = &now.moment;
+    if m.messages_sent == 0 && m.messages_answered == 0 {
+        return facts("messages", vec![vec![Span::raw("none yet, or all answered").dim()]], width);
+    }
+    let rate = |n: u64| units::count((n as f64 * now.per_second).round() as u64);
+    let mut items = vec![
+        vec![Span::raw(format!("{} sent/s", rate(m.messages_sent)))],
+        vec![Span::raw(format!("{} answered/s", rate(m.messages_answered)))],
+    ];
+    for (name, ms) in [("p50", m.message_p50_ms), ("p99", m.message_p99_ms), ("max", m.message_max_ms)] {
+        let Some(ms) = ms else { continue };
+        let text = Span::raw(units::milliseconds(ms));
+        let late = ms > view.objective_seconds * 1e3;
+        items.push(vec![Span::raw(format!("{name} ")).dim(), if late { text.yellow() } else { text }]);
+    }
+    facts("messages", items, width)
 }
 
 /// Heartbeats of the last second.

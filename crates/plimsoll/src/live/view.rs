@@ -1,7 +1,7 @@
 //! What stands in the block? Pure: the same view and area always give the same cells.
 
 use model::result::Moment;
-use model::{Spec, Tally, units};
+use model::{Spec, TalkSpec, Tally, units};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Style, Stylize as _};
@@ -23,6 +23,7 @@ pub(super) struct View {
     pub(super) requested: u64,
     pub(super) heartbeats: bool,
     pub(super) until_it_breaks: bool,
+    pub(super) talk: Option<TalkSpec>,
     pub(super) objective_seconds: f64,
     pub(super) hold_seconds: f64,
     /// How many stages the ramp has; of a search it is not known.
@@ -68,6 +69,7 @@ impl View {
             requested: spec.connections,
             heartbeats: spec.heartbeat_seconds.is_some(),
             until_it_breaks: spec.until_it_breaks,
+            talk: spec.talk,
             objective_seconds: spec.objective_seconds,
             hold_seconds: spec.hold_seconds,
             stages: (!spec.until_it_breaks).then(|| spec.stage_sizes().len()),

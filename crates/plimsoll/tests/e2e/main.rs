@@ -15,4 +15,5 @@ mod observer;
 mod storm;
 mod strangers;
 mod tables;
+mod talk;
 mod truth;

@@ -37,10 +37,10 @@ impl Figures {
         let over_time = if moments.len() < 2 {
             Vec::new()
         } else {
-            [seen.connections(), seen.memory(), seen.cpu(), seen.beats(), seen.queue(), seen.lag()]
-                .into_iter()
-                .flatten()
-                .collect()
+            let messages = r.talk.is_some().then(|| [seen.messages(), seen.answers()]).into_iter().flatten();
+            let always =
+                [seen.connections(), seen.memory(), seen.cpu(), seen.beats(), seen.queue(), seen.lag()];
+            messages.chain(always).flatten().collect()
         };
         let kinds = words::failures(&r.connections.failed);
         Self {
@@ -153,6 +153,37 @@ impl Seen<'_> {
         let (figure, chart) = self.figure(
             "beats-over-time",
             ("Heartbeat latency", "from the moment it was due to its answer; logarithmic"),
+            lines,
+            Axis::latency,
+            units::milliseconds,
+        )?;
+        Some(Figure { svg: chart.draw(), ..figure })
+    }
+
+    fn messages(&self) -> Option<Figure> {
+        let lines = vec![
+            self.line("sent", "c-wanted", |m| Some(m.messages_sent as f64)),
+            self.line("answered", "c-ready", |m| Some(m.messages_answered as f64)),
+        ];
+        let (figure, chart) = self.figure(
+            "messages-over-time",
+            ("Messages", "sent and answered since the moment before, about a second earlier"),
+            lines,
+            |_, most| Axis::counts(most, ""),
+            |v| units::count(v as u64),
+        )?;
+        Some(Figure { svg: chart.draw(), ..figure })
+    }
+
+    fn answers(&self) -> Option<Figure> {
+        let lines = vec![
+            self.line("p50", "c-p50", |m| m.message_p50_ms),
+            self.line("p99", "c-p99", |m| m.message_p99_ms),
+            self.line("max", "c-max", |m| m.message_max_ms),
+        ];
+        let (figure, chart) = self.figure(
+            "answers-over-time",
+            ("Message latency", "from the moment it was due to its answer; logarithmic"),
             lines,
             Axis::latency,
             units::milliseconds,

@@ -32,3 +32,12 @@ fn say_sample<D: Driver, N: Default>(
     sample.cpu_seconds = clock::to_seconds(clock::cpu_used());
     Ok(link.say(&Report::Sample(Box::new(sample.take())))?)
 }
+
+/// A number above 0 and at most 1 that is the same for the same seed, and else as good as random.
+fn share(seed: u64) -> f64 {
+    // SplitMix64: one addition and two multiplications, and good enough to scatter clients.
+    let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (((mixed ^ mixed >> 31) >> 11) + 1) as f64 / (1u64 << 53) as f64
+}

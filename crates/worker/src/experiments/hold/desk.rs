@@ -5,6 +5,8 @@ use protocols::{Driver, Fact};
 use reactor::clock::Nanos;
 use reactor::{End, Owner};
 
+use super::talk::Talk;
+
 /// What is known of one connection beside its protocol: 32 bytes, as a million of them are held.
 #[derive(Debug, Default)]
 pub(crate) struct Note {
@@ -129,6 +131,8 @@ pub(crate) struct Desk {
     pub(crate) unconfirmed: u64,
     newest_unconfirmed: Option<u32>,
     pilot: Option<Pilot>,
+    /// While the connections speak.
+    pub(crate) talk: Option<Talk>,
     arriving: bool,
     /// Only an operation verifies a connection; a heartbeat does not.
     by_operation: bool,
@@ -150,6 +154,7 @@ impl Desk {
             unconfirmed: 0,
             newest_unconfirmed: None,
             pilot: None,
+            talk: None,
             arriving,
             by_operation,
             interval,
@@ -262,6 +267,13 @@ impl Desk {
         }
     }
 
+    fn operated(&mut self, index: u32, note: &mut Note, now: Nanos) {
+        let said = self.talk.as_mut().is_some_and(|talk| talk.answered(index, now, &mut self.sample));
+        if !said && note.is_asked() {
+            self.came_back(index, note, now);
+        }
+    }
+
     /// The round trip of a verification, or of the pilot, is done.
     fn came_back(&mut self, index: u32, note: &mut Note, now: Nanos) {
         self.pass.outstanding -= 1;
@@ -316,6 +328,9 @@ impl Desk {
     }
 
     fn forget_round_trips(&mut self, index: u32, note: &Note) {
+        if let Some(talk) = &mut self.talk {
+            talk.lost(index);
+        }
         let waiting = u64::from(note.beats_out);
         self.sample.counters.beats_missed += waiting;
         self.beats_out -= waiting;
@@ -353,14 +368,14 @@ impl<D: Driver> Owner<D, Note> for Desk {
             Fact::LoggedIn => self.phase(Phase::Auth, note, now),
             Fact::Ready => self.became_ready(index, note, now),
             Fact::Answered => self.answered(index, note, now),
-            Fact::Operated if note.is_asked() => self.came_back(index, note, now),
+            Fact::Operated => self.operated(index, note, now),
             Fact::Heard => self.heard(note, now),
             Fact::CannotAsk => {
                 note.proof = Proof::Listening;
                 self.pass.outstanding -= 1;
                 self.pass.cannot_ask = true;
             }
-            Fact::Operated | Fact::StartTls | Fact::Done => {}
+            Fact::StartTls | Fact::Done => {}
         }
     }
 

@@ -1,6 +1,7 @@
 //! Hold: open a share of the connections, keep every one alive, and verify every one when told to.
 
 mod desk;
+mod talk;
 
 use std::collections::VecDeque;
 
@@ -17,6 +18,7 @@ use super::{PULSE, REPORT_EVERY, current, say_sample};
 use crate::caller::Caller;
 use crate::{WorkerError, trust};
 use desk::{Desk, Note};
+use talk::Talk;
 
 /// Round trips of a verify pass that are under way at a time, over all workers: enough to keep both ends busy,
 /// few enough that they measure the target and not each other.
@@ -35,6 +37,10 @@ const TIME_WAIT_REST: Nanos = 2_100 * clock::MILLISECOND;
 const QUIET_FACTOR: u64 = 3;
 /// Ticks of heartbeats that are sent between two looks at the sockets.
 const BEAT_BATCH: u32 = 32;
+/// Messages of a talk that are said between two looks at the sockets.
+const SPEAK_BATCH: u32 = 64;
+/// Where messages are due closer to each other than this, several are said at a time: an answer is as late as that.
+const SPEAK_EVERY: Nanos = clock::MILLISECOND / 4;
 
 /// Carries out one assignment.
 pub(crate) fn run(assignment: Assignment, link: &mut Link) -> Result<(), WorkerError> {
@@ -106,6 +112,9 @@ struct Hold<D: Driver> {
     establishing: VecDeque<Due>,
     asked: VecDeque<Due>,
     listening: VecDeque<Due>,
+    /// When a message was said last, and when the unanswered ones were looked at last.
+    spoke_at: Nanos,
+    listened_at: Nanos,
     /// Where the verify pass goes on.
     cursor: u32,
 }
@@ -140,6 +149,8 @@ impl<D: Driver> Hold<D> {
             establishing: VecDeque::new(),
             asked: VecDeque::new(),
             listening: VecDeque::new(),
+            spoke_at: 0,
+            listened_at: 0,
             cursor: 0,
             assignment,
         })
@@ -154,6 +165,7 @@ impl<D: Driver> Hold<D> {
                 self.desk.sample.lag.record(now - due);
             }
             self.beat(now);
+            self.speak(now);
             self.open(now);
             self.verify(now);
             self.time_out(now);
@@ -167,6 +179,11 @@ impl<D: Driver> Hold<D> {
                     Doing::Opening | Doing::Nothing => Report::Opened,
                 })?;
                 self.doing = Doing::Nothing;
+            }
+            if let Some(talked) = self.desk.talk.as_ref().and_then(Talk::over) {
+                self.desk.talk = None;
+                say_sample(&self.reactor, &mut self.desk.sample, link)?;
+                link.say(&Report::TalkOver(Box::new(talked)))?;
             }
             if now >= self.report_at {
                 say_sample(&self.reactor, &mut self.desk.sample, link)?;
@@ -210,8 +227,10 @@ impl<D: Driver> Hold<D> {
                 self.cursor = 0;
                 self.doing = Doing::Verifying;
             }
+            Order::Talk { at } => self.begin_talk(at),
             Order::Quiet => {
                 self.walk = None;
+                self.desk.talk = None;
                 self.doing = Doing::Quieting {
                     deadline: self.attentive + self.patience,
                     at_latest: now + QUIET_FACTOR * self.patience,
@@ -356,6 +375,43 @@ impl<D: Driver> Hold<D> {
         }
     }
 
+    fn begin_talk(&mut self, at: Nanos) {
+        let Some(spec) = self.assignment.spec.talk else { return };
+        let all = 0..self.reactor.places();
+        let standing: Vec<u32> =
+            all.filter(|index| self.reactor.note(*index).is_some_and(|n| n.is_ready())).collect();
+        let (index, workers) = (self.assignment.index, self.assignment.workers);
+        self.desk.talk = Some(Talk::new(spec, at, &standing, index, workers));
+        self.spoke_at = at;
+        self.listened_at = at;
+    }
+
+    /// Says what is due; gives up those who have had no answer for too long.
+    fn speak(&mut self, now: Nanos) {
+        for _ in 0..SPEAK_BATCH {
+            let Some(talk) = &mut self.desk.talk else { return };
+            // An intended time is kept to the nanosecond; to look for the next one so often would be all that is done.
+            let Some((index, due)) = talk.take(now) else { break };
+            self.spoke_at = now;
+            let sent = clock::now();
+            self.desk.sample.message_lag.record(sent.saturating_sub(due));
+            self.desk.sample.counters.messages_sent += 1;
+            self.reactor.cue(index, Cue::Operate, &mut self.desk, sent);
+        }
+        if now < self.listened_at + clock::SECOND {
+            return;
+        }
+        self.listened_at = now;
+        let stalled = now.saturating_sub(self.began + self.attentive);
+        let silent = self.desk.talk.as_ref().map(|talk| talk.silent(now, self.patience + stalled));
+        for (index, waited) in silent.unwrap_or_default() {
+            let waited = clock::to_seconds(waited);
+            let failure =
+                Failure::new(FailureKind::Silent, format!("no answer to a message for {waited:.1} s"));
+            self.reactor.fail(index, failure, &mut self.desk, now);
+        }
+    }
+
     fn time_out(&mut self, now: Nanos) {
         let patience = clock::to_seconds(self.patience);
         while let Some(due) = self.establishing.front() {
@@ -429,6 +485,9 @@ impl<D: Driver> Hold<D> {
         let mut until = self.pulse.due().min(self.report_at);
         if let Some(walk) = &self.walk {
             until = until.min(walk.due());
+        }
+        if let Some(talk) = &self.desk.talk {
+            until = until.min(talk.next_due().max(self.spoke_at + SPEAK_EVERY));
         }
         if self.to_open > 0 && self.has_room() {
             until = until.min(self.connects.as_ref().map_or(now, Schedule::due).max(self.ports_rest_until));

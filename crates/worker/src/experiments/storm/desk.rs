@@ -9,6 +9,8 @@ use protocols::{Driver, Fact};
 use reactor::clock::{self, Nanos};
 use reactor::{End, Owner};
 
+use super::super::share;
+
 /// One attempt to connect; the earliest is the least.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Attempt {
@@ -129,13 +131,8 @@ impl Desk {
     /// The random wait before attempt `number`: full jitter, anything from nothing to the most.
     pub(crate) fn jitter(&mut self, number: u32) -> Nanos {
         let Some(backoff) = self.backoff else { return 0 };
-        // SplitMix64: one addition and two multiplications, and good enough to scatter clients.
-        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.chance;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let share = ((mixed ^ mixed >> 31) >> 11) as f64 / (1u64 << 53) as f64;
-        clock::from_seconds(share * backoff.storm.backoff_at_most(number))
+        self.chance = self.chance.wrapping_add(1);
+        clock::from_seconds(share(self.chance) * backoff.storm.backoff_at_most(number))
     }
 
     /// Notes that `connect()` is called now.

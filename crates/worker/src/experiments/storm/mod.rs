@@ -143,7 +143,7 @@ impl<D: Driver> Storm<D> {
                             link.say(&Report::Drained)?;
                             return Ok(());
                         }
-                        Order::Start(_) | Order::Open { .. } | Order::Verify => {
+                        Order::Start(_) | Order::Open { .. } | Order::Verify | Order::Talk { .. } => {
                             return Err(WorkerError::OutOfOrder(format!("{order:?}")));
                         }
                     }
