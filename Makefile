@@ -59,6 +59,7 @@ setup-test: setup-build
 	@targets/asyncio-ws.sh install
 	@targets/postgres.sh install
 	@targets/pgbouncer.sh install
+	@targets/ferretdb.sh install
 
 .PHONY: setup-lint-rust
 setup-lint-rust:

@@ -102,7 +102,8 @@ pub fn without_password(word: &str) -> String {
     let start = word.find("://").map_or(0, |at| at + 3);
     let rest = &word[start..];
     // `--flag=URL` is a word as well.
-    let scheme = word[..start].trim_end_matches("://").rsplit('=').next().and_then(Scheme::named);
+    let scheme = word[..start].trim_end_matches("://").rsplit('=').next();
+    let scheme = scheme.and_then(|name| Scheme::named(name.trim_end_matches("+srv")));
     // A password that should have been escaped may hold a slash: where one is expected, all before the last @ is it.
     let all = scheme.is_some_and(Scheme::has_login);
     let most = if all { rest.len() } else { rest.find(['/', '?', '#']).unwrap_or(rest.len()) };
@@ -147,6 +148,7 @@ mod tests {
             ("tcp://127.0.0.1:7000", "tcp://127.0.0.1:7000"),
             ("nats://token@h", "nats://:***@h"),
             ("redis://u:se/cr@et@h", "redis://u:***@h"),
+            ("mongodb+srv://u:se/cr@et@h/?w=1", "mongodb+srv://u:***@h/?w=1"),
             ("--metrics=http://u:secret@h/", "--metrics=http://u:***@h/"),
             ("--quiet", "--quiet"),
         ] {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::login::{Login, Password, decoded, without_password};
+use crate::ssl_mode::SslMode;
 
 /// The schemes that the drivers so far speak, each with its default port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +41,8 @@ pub enum Scheme {
     Mqtts,
     /// PostgreSQL's own protocol, version 3; whether over TLS is said by the URL's `sslmode`.
     Postgres,
+    /// MongoDB's own protocol (OP_MSG); over TLS with `?tls=true`.
+    MongoDb,
 }
 
 impl Scheme {
@@ -59,6 +62,7 @@ impl Scheme {
         Self::Mqtt,
         Self::Mqtts,
         Self::Postgres,
+        Self::MongoDb,
     ];
 
     /// As written in a URL.
@@ -78,6 +82,7 @@ impl Scheme {
             Self::Mqtt => "mqtt",
             Self::Mqtts => "mqtts",
             Self::Postgres => "postgres",
+            Self::MongoDb => "mongodb",
         }
     }
 
@@ -104,6 +109,7 @@ impl Scheme {
             Self::Nats => Self::Nats,
             Self::Mqtt | Self::Mqtts => Self::Mqtt,
             Self::Postgres => Self::Postgres,
+            Self::MongoDb => Self::MongoDb,
         }
     }
 
@@ -118,6 +124,7 @@ impl Scheme {
             Self::Mqtt => Some(1883),
             Self::Mqtts => Some(8883),
             Self::Postgres => Some(5432),
+            Self::MongoDb => Some(27017),
         }
     }
 
@@ -133,7 +140,7 @@ impl Scheme {
 
     /// Whether a user and a password in the URL mean a login.
     pub const fn has_login(self) -> bool {
-        matches!(self.plain(), Self::Redis | Self::Nats | Self::Mqtt | Self::Postgres)
+        matches!(self.plain(), Self::Redis | Self::Nats | Self::Mqtt | Self::Postgres | Self::MongoDb)
     }
 
     /// Whether the node speaks it.
@@ -145,29 +152,6 @@ impl Scheme {
 impl fmt::Display for Scheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.id())
-    }
-}
-
-/// Whether a PostgreSQL connection is encrypted: the `sslmode` of the URL, by libpq's names.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum SslMode {
-    /// It is not.
-    #[default]
-    Disable,
-    /// It is, whoever the server turns out to be.
-    Require,
-    /// It is, and the server's certificate must be trusted and valid for its name.
-    VerifyFull,
-}
-
-impl SslMode {
-    fn named(name: &str) -> Option<Self> {
-        match name {
-            "disable" => Some(Self::Disable),
-            "require" => Some(Self::Require),
-            "verify-full" => Some(Self::VerifyFull),
-            _ => None,
-        }
     }
 }
 
@@ -210,10 +194,14 @@ pub enum TargetError {
     )]
     BadEscape(String),
     /// A setting behind the `?` that has no meaning here.
+    #[error("{0:?} asks for {1:?}; what can be asked for is {2}")]
+    BadOption(String, String, &'static str),
+    /// Several servers, or names that stand for several.
     #[error(
-        "{0:?} asks for {1:?}; what can be asked for is sslmode=disable, sslmode=require or sslmode=verify-full"
+        "{0:?} names a cluster, and each connection goes to one server; write that one as \
+         mongodb://USER:PASSWORD@HOST:PORT/DATABASE"
     )]
-    BadOption(String, String),
+    Cluster(String),
 }
 
 /// The server under test, as named by its URL.
@@ -243,6 +231,9 @@ impl Target {
             return Err(TargetError::BadCharacter(whole()));
         }
         let (scheme, rest) = url.split_once("://").ok_or_else(|| TargetError::NoScheme(whole()))?;
+        if scheme.eq_ignore_ascii_case("mongodb+srv") {
+            return Err(TargetError::Cluster(whole()));
+        }
         let scheme = Scheme::named(scheme).ok_or_else(|| {
             let known: Vec<_> = Scheme::ALL.iter().map(|s| s.id()).collect();
             TargetError::UnknownScheme(scheme.to_owned(), known.join(", "))
@@ -272,8 +263,16 @@ impl Target {
             Some(login) => login.filter(|login| !login.user.is_empty() || login.password.is_some()),
             None => None,
         };
-        if scheme == Scheme::Postgres && login.as_ref().is_none_or(|login| login.user.is_empty()) {
+        let nobody = match scheme {
+            Scheme::Postgres => login.as_ref().is_none_or(|login| login.user.is_empty()),
+            Scheme::MongoDb => login.as_ref().is_some_and(|login| login.user.is_empty()),
+            _ => false,
+        };
+        if nobody {
             return Err(TargetError::NoUser(whole(), scheme.id()));
+        }
+        if scheme == Scheme::MongoDb && authority.contains(',') {
+            return Err(TargetError::Cluster(whole()));
         }
         let (host, port) = match authority.strip_prefix('[') {
             Some(v6) => {
@@ -299,9 +298,13 @@ impl Target {
         let target = Self { scheme, host: host.to_owned(), port, path, login };
         if scheme == Scheme::Postgres {
             target.database().ok_or_else(|| TargetError::BadEscape(whole()))?;
-            if let Some(bad) = target.options().find(|option| ssl_mode(option).is_none()) {
-                return Err(TargetError::BadOption(whole(), bad.to_owned()));
+            if let Some(bad) = target.options().find(|option| SslMode::of(option).is_none()) {
+                let known = "sslmode=disable, sslmode=require or sslmode=verify-full";
+                return Err(TargetError::BadOption(whole(), bad.to_owned(), known));
             }
+        }
+        if scheme == Scheme::MongoDb {
+            target.check_mongodb(whole)?;
         }
         match target.query("version") {
             Some(version) if scheme.plain() == Scheme::Mqtt && !matches!(version, "3.1.1" | "5") => {
@@ -326,23 +329,28 @@ impl Target {
         self.options().find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// The database that the path names; else, as PostgreSQL has it, the one that is called like the user. `None` if
-    /// neither is there, or the path is no text.
+    /// The database that the path names; else, as PostgreSQL has it, the one that is called like the user, or MongoDB's
+    /// `test`. `None` if neither is there, or the path is no text.
     pub fn database(&self) -> Option<String> {
-        let path = self.path.split('?').next()?;
-        match path.trim_start_matches('/') {
+        match self.database_as_written() {
+            "" if self.scheme == Scheme::MongoDb => Some("test".to_owned()),
             "" => Some(self.login.as_ref()?.user.clone()),
             name => decoded(name),
         }
     }
 
+    /// What stands for a database in the path, if anything does.
+    pub(crate) fn database_as_written(&self) -> &str {
+        self.path.split('?').next().unwrap_or_default().trim_start_matches('/')
+    }
+
     /// Whether a PostgreSQL connection is to be encrypted; the last that the URL says counts.
     pub fn ssl_mode(&self) -> SslMode {
-        self.options().filter_map(ssl_mode).last().unwrap_or_default()
+        self.options().filter_map(SslMode::of).last().unwrap_or_default()
     }
 
     /// What stands behind the `?`, cut at each `&`.
-    fn options(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn options(&self) -> impl Iterator<Item = &str> {
         let query = self.path.split_once('?').map_or("", |(_, query)| query);
         query.split('&').filter(|option| !option.is_empty())
     }
@@ -355,11 +363,6 @@ impl Target {
             format!("{}:{}", self.host, self.port)
         }
     }
-}
-
-/// What an option of a PostgreSQL URL says of encryption.
-fn ssl_mode(option: &str) -> Option<SslMode> {
-    option.strip_prefix("sslmode=").and_then(SslMode::named)
 }
 
 impl fmt::Display for Target {
@@ -415,6 +418,7 @@ mod tests {
         assert!(says("ws://me:pass@h").contains("no login"));
         assert!(says("redis://me:100%@h").contains("%25"));
         assert!(says("mqtt://h?version=4").contains(r#"version "4""#));
+        assert!(says("mongodb://:p@x/db").contains("names no user"));
     }
 
     #[test]
@@ -485,6 +489,7 @@ mod tests {
             let _ = Target::parse(&text);
             let _ = Target::parse(&format!("ws://{text}"));
             let _ = Target::parse(&format!("postgres://{text}"));
+            let _ = Target::parse(&format!("mongodb://{text}"));
             let _ = without_password(&text);
         }
     }

@@ -8,7 +8,9 @@
 use model::{FailureKind, Scheme, Target};
 
 use crate::machine::{Cue, Driver, Fact, Machine, Out};
+use crate::mongodb::MongoDb;
 use crate::postgres::Postgres;
+use crate::scram::Secret;
 use crate::serve::{Service, Slot};
 use crate::{Plan, http, mqtt, nats, redis, sse, tcp, ws};
 
@@ -101,7 +103,16 @@ pub fn postgres(input: &[u8]) {
             1 => plan("postgres://u@h/d"),
             _ => plan("postgres://u:p@h/d"),
         },
-        |plan| Postgres::with_secret(plan, [0; 16]),
+        |plan| Postgres::with_secret(plan, Secret::known()),
+    );
+}
+
+/// Fuzzes [`MongoDb`] with a login, with a nonce that a script can know, and without.
+pub fn mongodb(input: &[u8]) {
+    client_of(
+        input,
+        |setup| plan(if setup % 2 == 0 { "mongodb://h" } else { "mongodb://user:pencil@h" }),
+        |plan| MongoDb::with_secret(plan, Secret::known()),
     );
 }
 

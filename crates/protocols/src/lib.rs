@@ -5,12 +5,15 @@
 //! owns nothing but its slot.
 
 mod body;
+mod bson;
+mod extended_json;
 mod frame;
 pub mod fuzz;
 mod head;
 pub mod http;
 mod line;
 pub mod machine;
+pub mod mongodb;
 pub mod mqtt;
 pub mod nats;
 mod nonce;
@@ -147,6 +150,7 @@ drivers![
     nats::Nats,
     mqtt::Mqtt,
     postgres::Postgres,
+    mongodb::MongoDb,
 ];
 
 #[cfg(test)]

@@ -3,8 +3,6 @@
 //! PostgreSQL documentation, part VII, "Frontend/Backend Protocol", version 3.0: the flow is that of its section
 //! "Message Flow", the bytes are those of "Message Formats".
 
-use std::hash::{BuildHasher as _, RandomState};
-
 use md5::{Digest as _, Md5};
 use model::{Failure, FailureKind, Scheme, SslMode};
 
@@ -12,7 +10,7 @@ use crate::Plan;
 use crate::machine::{Beats, Cue, Driver, DriverFacts, Fact, Machine, Out};
 use crate::nonce::Nonces;
 use crate::quote::{against_protocol, quote};
-use crate::scram::{self, Hash, Scram};
+use crate::scram::{self, Hash, Scram, Secret};
 
 /// The longest message that a server has reason to send; libpq holds the same to be out of step beyond it.
 const MOST: u32 = 30_000;
@@ -41,8 +39,7 @@ pub struct Postgres {
     password: Option<String>,
     scram: Scram,
     encrypted: bool,
-    /// What nonces are made from. Nobody else knows it.
-    secret: [u8; 16],
+    secret: Secret,
     nonces: Nonces,
 }
 
@@ -96,17 +93,13 @@ impl Driver for Postgres {
     };
 
     fn new(plan: &Plan) -> Self {
-        let random = RandomState::new();
-        let mut secret = [0; 16];
-        secret[..8].copy_from_slice(&random.hash_one(0).to_ne_bytes());
-        secret[8..].copy_from_slice(&random.hash_one(1).to_ne_bytes());
-        Self::with_secret(plan, secret)
+        Self::with_secret(plan, Secret::new())
     }
 }
 
 impl Postgres {
     /// With a secret that is known, the same nonces come again.
-    pub(crate) fn with_secret(plan: &Plan, secret: [u8; 16]) -> Self {
+    pub(crate) fn with_secret(plan: &Plan, secret: Secret) -> Self {
         let target = &plan.target;
         let user = target.login.as_ref().map_or("", |login| &login.user).to_owned();
         let password =
@@ -275,22 +268,23 @@ impl Postgres {
                 Phase::Password
             }
             (Phase::Login, 10) => {
-                if !rest.split(|byte| *byte == 0).any(|mechanism| mechanism == scram::MECHANISM) {
+                if !rest.split(|byte| *byte == 0).any(|mechanism| mechanism == scram::MECHANISM.as_bytes()) {
                     let offered = quote(rest, MOST_WORDS);
                     return Err(login_refused(format!(
                         "the server wants one of {offered}, not SCRAM-SHA-256"
                     )));
                 }
                 self.password()?;
-                let first = self.scram.first(&self.nonce(slot));
+                let first = self.scram.first(&self.secret.nonce(slot.nonce));
                 let length = (first.len() as u32).to_be_bytes();
-                put_login(out, &[scram::MECHANISM, b"\0", &length, first.as_bytes()]);
+                put_login(out, &[scram::MECHANISM.as_bytes(), b"\0", &length, first.as_bytes()]);
                 Phase::ScramFirst
             }
             (Phase::ScramFirst, 11) => {
-                let (last, signature) = self.scram.last(&self.nonce(slot), rest).map_err(|why| {
-                    against_protocol(format!("the server's first message of SCRAM-SHA-256 {why}"))
-                })?;
+                let (last, signature) =
+                    self.scram.last(&self.secret.nonce(slot.nonce), rest).map_err(|why| {
+                        against_protocol(format!("the server's first message of SCRAM-SHA-256 {why}"))
+                    })?;
                 slot.signature = Some(Box::new(signature));
                 put_login(out, &[last.as_bytes()]);
                 Phase::ScramLast
@@ -320,11 +314,6 @@ impl Postgres {
                 "the server asks for a password; write it as postgres://USER:PASSWORD@HOST/DATABASE",
             )
         })
-    }
-
-    /// What nobody else can guess, made again when it comes back.
-    fn nonce(&self, slot: &Slot) -> String {
-        hex(&scram::code(&self.secret, &slot.nonce.to_be_bytes())[..16])
     }
 }
 

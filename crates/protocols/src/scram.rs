@@ -1,9 +1,10 @@
 //! How does a client prove that it knows a password without saying it? SCRAM-SHA-256, the client's side
 //! (RFC 5802 and RFC 7677), without channel binding.
 //!
-//! Nothing is kept of an exchange but the signature that the server owes: the nonce is the caller's to make again.
+//! Nothing is kept of an exchange but the signature that the server owes: the nonce is made again when it is needed.
 
 use std::cell::RefCell;
+use std::hash::{BuildHasher as _, RandomState};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +12,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
 
 /// The name by which servers offer it.
-pub(crate) const MECHANISM: &[u8] = b"SCRAM-SHA-256";
+pub(crate) const MECHANISM: &str = "SCRAM-SHA-256";
 /// Says that this client knows no channel binding.
 const HEADER: &str = "n,,";
 /// The same, as it is repeated in the last message.
@@ -51,7 +52,7 @@ impl Scram {
     /// `user` may be empty where the protocol has said it already.
     pub(crate) fn new(user: &str, password: &str) -> Self {
         let user = user.replace('=', "=3D").replace(',', "=2C");
-        // What SASLprep (RFC 4013) does not allow, PostgreSQL takes as it is, and so do we.
+        // What SASLprep (RFC 4013) does not allow, PostgreSQL takes as it is, and so do we; MongoDB has no such password.
         let password =
             stringprep::saslprep(password).map_or_else(|_| password.to_owned(), std::borrow::Cow::into_owned);
         Self { user, password, keys: RefCell::default() }
@@ -105,6 +106,31 @@ impl Scram {
                 kept.insert(Keys { salt: salt.to_vec(), iterations, client, server }).clone()
             }
         }
+    }
+}
+
+/// What one driver's nonces are made from. Nobody else knows it.
+#[derive(Debug)]
+pub(crate) struct Secret([u8; 16]);
+
+impl Secret {
+    /// One that nobody can guess.
+    pub(crate) fn new() -> Self {
+        let random = RandomState::new();
+        let mut secret = [0; 16];
+        secret[..8].copy_from_slice(&random.hash_one(0).to_ne_bytes());
+        secret[8..].copy_from_slice(&random.hash_one(1).to_ne_bytes());
+        Self(secret)
+    }
+
+    /// One that is known: the same nonces come again.
+    pub(crate) const fn known() -> Self {
+        Self([0; 16])
+    }
+
+    /// The nonce of the connection with that number: what nobody else can guess, the same each time.
+    pub(crate) fn nonce(&self, number: u32) -> String {
+        code(&self.0, &number.to_be_bytes())[..16].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 

@@ -193,6 +193,35 @@ fn postgres_driver() {
 }
 
 #[test]
+fn mongodb_driver() {
+    let answer = |to: u8, elements: &[u8]| {
+        let length = elements.len() as u8 + 5;
+        let head = [length + 21, 0, 0, 0, 7, 0, 0, 0, to, 0, 0, 0, 0xdd, 7, 0, 0, 0, 0, 0, 0, 0];
+        [&head[..], &[length, 0, 0, 0], elements, b"\0"].concat()
+    };
+    let ok = b"\x01ok\0\0\0\0\0\0\0\xf0\x3f";
+    let more = [b"\x08readOnly\0\0\x03cursor\0\x05\0\0\0\0", &ok[..]].concat();
+    let error = answer(2, b"\x01ok\0\0\0\0\0\0\0\0\0\x02errmsg\0\x03\0\0\0no\0\x10code\0\x12\0\0\0");
+    let mechanisms = b"\x04saslSupportedMechs\0\x1a\0\0\0\x020\0\x0e\0\0\0SCRAM-SHA-256\0\0";
+    let first = b"\x10conversationId\0\x01\0\0\0\x08done\0\0\x05payload\0\x31\0\0\0\0r=aa7855e13839dd767cd5da7c1ff50365+,s=c2FsdA==,i=2";
+    let first = answer(2, &[&first[..], ok].concat());
+    let hello = answer(1, &[&mechanisms[..], ok].concat());
+    use Step::{Ask, Bytes, Finish};
+    run(
+        fuzz::mongodb,
+        &[
+            script(
+                0,
+                &[Bytes(&answer(1, ok)), Ask, Ask, Bytes(&answer(2, &more)), Bytes(&answer(3, ok)), Finish],
+            ),
+            script(0, &[Bytes(&answer(1, &more)), Ask, Bytes(&error)]),
+            script(1, &[Bytes(&hello), Bytes(&first), Bytes(&answer(3, ok))]),
+            script(1, &[Bytes(&hello), Bytes(&error)]),
+        ],
+    );
+}
+
+#[test]
 fn redis_driver() {
     use Step::{Ask, Bytes, Finish};
     run(

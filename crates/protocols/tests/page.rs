@@ -38,7 +38,8 @@ fn page() -> String {
         );
     }
     out += "\nA scheme that ends in `s` is the same over TLS from its first byte; `postgres` asks for TLS in its own words\n\
-            (`?sslmode=require` or `verify-full`). The node (`--serve`) speaks ";
+            (`?sslmode=require` or `verify-full`), and `mongodb` begins with it if the URL has `?tls=true`. The node (`--serve`)\n\
+            speaks ";
     let served: Vec<String> =
         Scheme::ALL.iter().filter(|s| s.is_served()).map(|s| format!("`{s}`")).collect();
     out += &format!("{}.\n", served.join(", "));

@@ -17,7 +17,7 @@ use crate::WorkerError;
 /// Makes what every connection of this worker shares that begins with TLS; `None` where the target's do not.
 pub(crate) fn from_the_start(assignment: &Assignment) -> Result<Option<ClientTls>, WorkerError> {
     let spec = &assignment.spec;
-    let speaks_tls = spec.target.scheme.is_tls();
+    let speaks_tls = spec.target.begins_with_tls();
     speaks_tls.then(|| client(&spec.target.host, assignment.ca_pem.as_deref(), spec.insecure)).transpose()
 }
 

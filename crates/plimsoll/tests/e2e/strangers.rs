@@ -1,6 +1,6 @@
 //! Does it hold on servers that we did not write, and does it find out what they cost and which processes they are?
 
-use crate::harness::{Stranger, hold, trusted};
+use crate::harness::{Stranger, hold, port, trusted};
 use model::result::Status;
 use model::{FailureKind, RunResult};
 
@@ -113,6 +113,43 @@ fn a_wrong_password_is_a_failure_of_its_own() {
     asks_for_a_password("redis", "redis");
     asks_for_a_password("nats", "nats");
     asks_for_a_password("mosquitto", "mqtt");
+}
+
+#[test]
+fn five_hundred_clients_are_held_on_ferretdb() {
+    let tls_port = port();
+    let tls = tls_port.to_string();
+    let settings = [("USER_NAME", "ann"), ("PASSWORD", "sword,fi=sh"), ("TLS_PORT", tls.as_str())];
+    let Some(ferretdb) = Stranger::start_with("ferretdb", &settings) else { return };
+    let url = format!("mongodb://ann:sword%2Cfi=sh@127.0.0.1:{}/shop?authSource=admin", ferretdb.port);
+    let flags = ["-c", "500", "--stages", "5", "--hold", "3s", "--heartbeat", "1s"];
+    let ended = trusted(|| hold(&url, &flags));
+    ended.expect_code(0);
+    let result = ended.result();
+    assert_eq!((result.connections.verified, result.connections.failed_total()), (500, 0));
+    assert!(result.heartbeat.answered >= 1_000 && result.heartbeat.missed == 0, "{:?}", result.heartbeat);
+    let cost = result.cost.target.user_bytes_per_connection.expect("its memory is seen");
+    assert!((5e3..500e3).contains(&cost.value), "a goroutine and its buffers for each: {cost:?}");
+    assert_eq!(processes(&result), [("ferretdb", "listens")]);
+    assert_eq!(phases(&result), ["auth", "ready", "tcp", "upgrade"]);
+
+    let few = ["-c", "50", "--stages", "1", "--hold", "1s", "--heartbeat", "500ms"];
+    let refused = hold(&url.replace("sword", "plough"), &few);
+    refused.expect_code(3);
+    refused.expect_words(&[
+        "AuthenticationFailed",
+        "authSource=admin",
+        "check the user and the password in the URL",
+    ]);
+    assert!(refused.seconds < 60.0 && !refused.said().contains("plough"), "{}", refused.said());
+    let failed = refused.result().connections.failed;
+    assert_eq!(failed.keys().collect::<Vec<_>>(), [&FailureKind::LoginRefused], "{failed:?}");
+
+    let ca = ferretdb.state().join("server.crt").display().to_string();
+    let encrypted = format!("mongodb://ann:sword%2Cfi=sh@127.0.0.1:{tls_port}/?tls=true");
+    let ended = trusted(|| hold(&encrypted, &[&few[..], &["--ca", &ca]].concat()));
+    ended.expect_code(0);
+    assert!(phases(&ended.result()).contains(&"tls"));
 }
 
 #[test]
