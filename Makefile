@@ -60,6 +60,7 @@ setup-test: setup-build
 	@targets/postgres.sh install
 	@targets/pgbouncer.sh install
 	@targets/ferretdb.sh install
+	@targets/ignite.sh install
 
 .PHONY: setup-lint-rust
 setup-lint-rust:

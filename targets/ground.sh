@@ -2,11 +2,13 @@
 # What every target's script stands on: where state lives, how packages come, how a server is started and stopped.
 # NOFILE is the soft limit of descriptors that a server starts with, instead of the hard one.
 # Sourced, not run. A target's script defines `install`, `launch PORT DIR` (which ends in exec) and `health PORT`, and
-# may define `prepare PORT DIR`, which makes once what outlives a restart.
+# may define `prepare PORT DIR`, which makes once what outlives a restart, and set `ready_seconds`.
 
 targets_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 state_root=$(dirname "$targets_dir")/target/targets
 name=$(basename "$0" .sh)
+# how long a server may take until it is well
+ready_seconds=30
 
 die() {
     echo "$name: $*" >&2
@@ -61,12 +63,13 @@ start() {
 
 # begin PORT DIR: starts the server on what stands in its directory, and waits until it is well.
 begin() {
-    local port=$1 dir=$2 pid
+    local port=$1 dir=$2 pid until
     ulimit -S -n "${NOFILE:-$(ulimit -Hn)}" || true
     launch "$port" "$dir" >"$dir/log" 2>&1 </dev/null &
     pid=$!
     echo "$pid $(started_at $pid)" >"$dir/pid"
-    for _ in $(seq 200); do
+    until=$((SECONDS + ready_seconds))
+    while [ "$SECONDS" -lt "$until" ]; do
         if health "$port" >/dev/null 2>&1; then
             echo "$name: running on 127.0.0.1:$port (pid $pid)" >&2
             return

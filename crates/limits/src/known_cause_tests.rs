@@ -1,7 +1,7 @@
 //! A cause must be told from its symptoms, and from what merely looks like it.
 
 use model::result::{Purpose, Side, Status};
-use model::{FailureKind, Latency, RunResult};
+use model::{FailureKind, Latency, RunResult, units};
 
 use crate::testing::{self, concluded, finding};
 
@@ -22,6 +22,32 @@ fn descriptors_are_named_before_the_queue_that_fills_behind_them() {
     run.after.tcp.listen_overflows = Some(900);
     assert_eq!(status(run.clone(), "listen.accept-queue"), Status::Hit);
     assert_eq!(first(run).as_deref(), Some("server.nofile"));
+}
+
+#[test]
+fn what_only_the_kernel_accepted_is_told_apart_from_what_nobody_did() {
+    let mut run = testing::broken_at(
+        1_017,
+        &[(500, Purpose::Ramp), (2_000, Purpose::Ramp)],
+        FailureKind::ConnectTimeout,
+    );
+    testing::nofile(&mut run, 1_024);
+    let told = |run: &RunResult| {
+        finding(run.clone(), "server.nofile")
+            .evidence
+            .into_iter()
+            .find(|line| line.contains("never answered"))
+    };
+    assert_eq!(told(&run), None, "the kernel accepted none of them");
+    testing::fail(&mut run.stages[1], FailureKind::ReadyTimeout, 129);
+    let holds = run.after.listener.as_ref().map(|l| l.backlog).unwrap();
+    let line = told(&run).unwrap();
+    assert!(line.starts_with("129 of them were accepted by the kernel, and never answered"), "{line}");
+    assert!(line.contains(&format!("(which holds {}, and one more)", units::count(holds))), "{line}");
+    run.before.listener = None;
+    run.after.listener = None;
+    run.stages.iter_mut().for_each(|stage| stage.listener = None);
+    assert!(told(&run).unwrap().contains("the accept queue also where"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use model::observation::ProcessSettings;
 use model::result::{Finding, Side, Status};
 use model::{Estimate, FailureKind, Group, RunResult, units};
 
-use crate::{Limit, LimitFacts, evidence, nice, server_threads};
+use crate::{Limit, LimitFacts, evidence, listen_accept_queue, nice, server_threads};
 
 /// Descriptors of the target's processes.
 pub(crate) struct ServerNofile;
@@ -86,29 +86,34 @@ pub(crate) struct Met {
     limit: u64,
     /// Connections that failed with a symptom of it there.
     failed: u64,
+    /// How many of them the kernel had opened.
+    unanswered: u64,
 }
 
 /// Whether a process of the target stood at its descriptor limit (within 2, or half a percent) at the end of
 /// a stage, or of the run, in which connections failed as they fail when nothing more can be accepted.
 pub(crate) fn met(run: &RunResult) -> Option<Met> {
-    let at_limit = |at: String, group: Option<&Group>, failed: u64| {
+    let at_limit = |at: String, group: Option<&Group>, failed: u64, unanswered: u64| {
         let most = group?.most_descriptors?;
         // No process can exceed its own limit, so `most` is compared with each of them.
         let limit = run.settings.target.iter().filter_map(|p| p.nofile_soft).find(|&limit| {
             let close = limit.saturating_sub(2).min((limit as f64 * 0.995) as u64);
             (close..=limit).contains(&most)
         })?;
-        Some(Met { at, most, limit, failed })
+        Some(Met { at, most, limit, failed, unanswered })
     };
     let staged = evidence::failed_stages(run).find_map(|(number, stage)| {
         let failed =
             evidence::stage_failures(stage, &SYMPTOMS).max(stage.connections.saturating_sub(stage.verified));
         let foreign = evidence::stage_failures(stage, &[FailureKind::NoPorts, FailureKind::NoDescriptors]);
-        at_limit(format!("stage {number}"), stage.target.as_ref(), failed).filter(|_| failed > foreign)
+        let unanswered = evidence::stage_failures(stage, &[FailureKind::ReadyTimeout]);
+        at_limit(format!("stage {number}"), stage.target.as_ref(), failed, unanswered)
+            .filter(|_| failed > foreign)
     });
     let at_end = || {
         let failed = evidence::failures(run, &SYMPTOMS);
-        at_limit("the end".to_owned(), run.after.target.as_ref(), failed).filter(|_| failed > 0)
+        let unanswered = evidence::failures(run, &[FailureKind::ReadyTimeout]);
+        at_limit("the end".to_owned(), run.after.target.as_ref(), failed, unanswered).filter(|_| failed > 0)
     };
     staged.or_else(at_end)
 }
@@ -173,6 +178,15 @@ fn read(run: &RunResult) -> Vec<String> {
             "{} connections were opened by the kernel or asked for, and not served there",
             units::count(met.failed)
         ));
+        if met.unanswered > 0 {
+            let holds = listen_accept_queue::backlog(run)
+                .map_or(String::new(), |n| format!(" (which holds {}, and one more)", units::count(n)));
+            out.push(format!(
+                "{} of them were accepted by the kernel, and never answered: it fills the accept queue{holds} \
+                 also where the server takes nothing out",
+                units::count(met.unanswered)
+            ));
+        }
     } else if let Some((at, most)) = evidence::target_readings(run)
         .filter_map(|(at, g)| Some((at, g.most_descriptors?)))
         .max_by_key(|r| r.1)

@@ -43,6 +43,8 @@ pub enum Scheme {
     Postgres,
     /// MongoDB's own protocol (OP_MSG); over TLS with `?tls=true`.
     MongoDb,
+    /// The thin client protocol of Apache Ignite 3.
+    Ignite,
 }
 
 impl Scheme {
@@ -63,6 +65,7 @@ impl Scheme {
         Self::Mqtts,
         Self::Postgres,
         Self::MongoDb,
+        Self::Ignite,
     ];
 
     /// As written in a URL.
@@ -83,6 +86,7 @@ impl Scheme {
             Self::Mqtts => "mqtts",
             Self::Postgres => "postgres",
             Self::MongoDb => "mongodb",
+            Self::Ignite => "ignite",
         }
     }
 
@@ -110,6 +114,7 @@ impl Scheme {
             Self::Mqtt | Self::Mqtts => Self::Mqtt,
             Self::Postgres => Self::Postgres,
             Self::MongoDb => Self::MongoDb,
+            Self::Ignite => Self::Ignite,
         }
     }
 
@@ -125,6 +130,7 @@ impl Scheme {
             Self::Mqtts => Some(8883),
             Self::Postgres => Some(5432),
             Self::MongoDb => Some(27017),
+            Self::Ignite => Some(10_800),
         }
     }
 
@@ -133,14 +139,17 @@ impl Scheme {
         match self.plain() {
             Self::Ws => "/ws",
             Self::Sse => "/events",
-            Self::Redis | Self::Nats | Self::Mqtt => "",
+            Self::Redis | Self::Nats | Self::Mqtt | Self::Ignite => "",
             _ => "/",
         }
     }
 
     /// Whether a user and a password in the URL mean a login.
     pub const fn has_login(self) -> bool {
-        matches!(self.plain(), Self::Redis | Self::Nats | Self::Mqtt | Self::Postgres | Self::MongoDb)
+        matches!(
+            self.plain(),
+            Self::Redis | Self::Nats | Self::Mqtt | Self::Postgres | Self::MongoDb | Self::Ignite
+        )
     }
 
     /// Whether the node speaks it.
@@ -303,6 +312,17 @@ impl Target {
                 return Err(TargetError::BadOption(whole(), bad.to_owned(), known));
             }
         }
+        for (of, name, values, known) in [
+            (Scheme::Mqtt, "qos", &["0", "1"][..], "qos=0 or qos=1"),
+            (Scheme::Nats, "tls", &["true"][..], "tls=true"),
+        ] {
+            if scheme.plain() == of
+                && let Some(value) = target.query(name)
+                && !values.contains(&value)
+            {
+                return Err(TargetError::BadOption(whole(), format!("{name}={value}"), known));
+            }
+        }
         if scheme == Scheme::MongoDb {
             target.check_mongodb(whole)?;
         }
@@ -391,6 +411,7 @@ mod tests {
             "redis://127.0.0.1:6379",
             "nats://[::1]:4222",
             "mqtts://a%40b@broker:8883?version=5",
+            "ignite://127.0.0.1:10800",
         ] {
             assert_eq!(Target::parse(url).unwrap().to_string(), url);
         }
@@ -419,6 +440,10 @@ mod tests {
         assert!(says("redis://me:100%@h").contains("%25"));
         assert!(says("mqtt://h?version=4").contains(r#"version "4""#));
         assert!(says("mongodb://:p@x/db").contains("names no user"));
+        assert!(
+            says("mqtts://h?version=5&qos=2").contains(r#""qos=2"; what can be asked for is qos=0 or qos=1"#)
+        );
+        assert!(says("nats://h?tls=no").contains("what can be asked for is tls=true"));
     }
 
     #[test]

@@ -66,13 +66,14 @@ Examples:
   plimsoll hold postgres://app:secret@10.0.0.7/shop -c 500 --heartbeat 30s
 
 The target is tcp, tls, http, https, ws, wss, sse, sses, redis, rediss, nats, mqtt, mqtts (?version=5 for
-MQTT 5), postgres or mongodb. Heartbeats: tcp and tls send 32 bytes and expect them back (or --send and
---expect); http and https a GET of the URL's path; ws, redis, nats, mqtt and mongodb a ping; on sse, the
-server's comments and events are the heartbeats; postgres an empty query.
+MQTT 5), postgres, mongodb or ignite (Apache Ignite 3). Heartbeats: tcp and tls send 32 bytes and expect them
+back (or --send and --expect); http and https a GET of the URL's path; ws, redis, nats, mqtt and mongodb a
+ping, ignite its own; on sse, the server's comments and events are the heartbeats; postgres an empty query.
 
 Logins stand in the URL: SCHEME://USER:PASSWORD@HOST, characters such as / and @ written %2F and %40;
 nats://TOKEN@HOST too. postgres://USER:PASSWORD@HOST/DATABASE?sslmode=disable|require|verify-full, directly
-or through PgBouncer; sslmode=require encrypts without checking the certificate.
+or through PgBouncer; sslmode=require encrypts without checking the certificate. nats goes on in TLS where the
+server requires that, and with ?tls=true where it offers it.
 mongodb://USER:PASSWORD@HOST/DATABASE?authSource=admin&tls=true, one server, by SCRAM-SHA-256.
 No result shows a password; to keep it out of the list of processes as well, give the URL as PLIMSOLL_URL.";
 

@@ -5,21 +5,23 @@
 //!
 //! The first byte of the input chooses a setup; the rest is a [script](Step).
 
-use model::{FailureKind, Scheme, Target};
+use model::{FailureKind, Operation, Scheme, Target};
 
 use crate::machine::{Cue, Driver, Fact, Machine, Out};
 use crate::mongodb::MongoDb;
 use crate::postgres::Postgres;
 use crate::scram::Secret;
 use crate::serve::{Service, Slot};
-use crate::{Plan, http, mqtt, nats, redis, sse, tcp, ws};
+use crate::{Plan, http, ignite, mqtt, nats, redis, sse, tcp, ws};
 
-/// One step of a script, as it stands in the input: `0` asks, `1` finishes, and any other byte `n` is followed
-/// by `n - 1` bytes from the peer (fewer at the end of the input).
+/// One step of a script, as it stands in the input: `0` asks, `1` finishes, `2` operates, and any other byte `n` is
+/// followed by `n - 2` bytes from the peer (fewer at the end of the input).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step<'a> {
     /// [`Cue::Ask`]; left out before a client is ready.
     Ask,
+    /// [`Cue::Operate`]; left out before a client is ready, and where its setup has no operation.
+    Operate,
     /// [`Cue::Finish`].
     Finish,
     /// Bytes from the peer.
@@ -40,8 +42,9 @@ fn next<'a>(script: &mut &'a [u8]) -> Option<Step<'a>> {
     let (step, rest) = match op {
         0 => (Step::Ask, rest),
         1 => (Step::Finish, rest),
+        2 => (Step::Operate, rest),
         n => {
-            let (bytes, rest) = rest.split_at(rest.len().min(usize::from(n) - 1));
+            let (bytes, rest) = rest.split_at(rest.len().min(usize::from(n) - 2));
             (Step::Bytes(bytes), rest)
         }
     };
@@ -54,9 +57,10 @@ pub fn write(step: Step<'_>, script: &mut Vec<u8>) {
     match step {
         Step::Ask => script.push(0),
         Step::Finish => script.push(1),
+        Step::Operate => script.push(2),
         Step::Bytes(bytes) => {
-            for part in bytes.chunks(254) {
-                script.push(part.len() as u8 + 1);
+            for part in bytes.chunks(253) {
+                script.push(part.len() as u8 + 2);
                 script.extend_from_slice(part);
             }
         }
@@ -69,24 +73,29 @@ pub fn tcp(input: &[u8]) {
         let expect = (!expect.is_empty()).then(|| expect.as_bytes().to_vec());
         Plan { send: Some(send.as_bytes().to_vec()), expect, ..plan("tcp://h:1") }
     };
-    client::<tcp::Echo>(input, |setup| match setup % 6 {
-        0 => words("PING\r\n", "+PONG"),
-        1 => words("PING\r\n", "+PONG\r\n"),
-        2 => words("PING\r\n", ""),
-        3 => words("ping", "pong"),
-        4 => words("ping", ""),
-        _ => plan("tcp://h:1"),
+    client::<tcp::Echo>(input, |setup| {
+        let plan = match setup % 8 {
+            0 => words("PING\r\n", "+PONG"),
+            1 => words("PING\r\n", "+PONG\r\n"),
+            2 => words("PING\r\n", ""),
+            3 => words("ping", "pong"),
+            4 => words("ping", ""),
+            _ => plan("tcp://h:1"),
+        };
+        operating(setup, plan, "hello")
     });
 }
 
 /// Fuzzes [`http::KeepAlive`].
 pub fn http(input: &[u8]) {
-    client::<http::KeepAlive>(input, |_| plan("http://h/"));
+    client::<http::KeepAlive>(input, |setup| {
+        operating(setup, plan("http://h/"), if setup % 2 == 0 { "POST /x {}" } else { "HEAD /" })
+    });
 }
 
 /// Fuzzes [`ws::WebSocket`]: every other setup starts when the node has agreed to the upgrade.
 pub fn ws(input: &[u8]) {
-    client::<ws::WebSocket>(input, |_| plan("ws://h/ws"));
+    client::<ws::WebSocket>(input, |setup| operating(setup, plan("ws://h/ws"), "hello"));
 }
 
 /// Fuzzes [`sse::EventStream`]: every other setup starts when the node has begun the stream.
@@ -98,10 +107,13 @@ pub fn sse(input: &[u8]) {
 pub fn postgres(input: &[u8]) {
     client_of(
         input,
-        |setup| match setup % 4 {
-            0 => plan("postgres://u:p@h/d?sslmode=require"),
-            1 => plan("postgres://u@h/d"),
-            _ => plan("postgres://u:p@h/d"),
+        |setup| {
+            let plan = plan(match setup % 4 {
+                0 => "postgres://u:p@h/d?sslmode=require",
+                1 => "postgres://u@h/d",
+                _ => "postgres://u:p@h/d",
+            });
+            operating(setup, plan, "SELECT 1; SELECT 2")
         },
         |plan| Postgres::with_secret(plan, Secret::known()),
     );
@@ -119,24 +131,42 @@ pub fn mongodb(input: &[u8]) {
 /// Fuzzes [`redis::Redis`], with a login and without.
 pub fn redis(input: &[u8]) {
     client::<redis::Redis>(input, |setup| {
-        plan(if setup % 2 == 0 { "redis://h" } else { "redis://user:password@h" })
+        let plan = plan(if setup % 2 == 0 { "redis://h" } else { "redis://user:password@h" });
+        operating(setup, plan, "LRANGE list 0 -1")
     });
 }
 
-/// Fuzzes [`nats::Nats`], with a login and without.
+/// Fuzzes [`nats::Nats`], with a login and without, and up to TLS.
 pub fn nats(input: &[u8]) {
     client::<nats::Nats>(input, |setup| {
-        plan(if setup % 2 == 0 { "nats://h" } else { "nats://user:password@h" })
+        let plan = plan(match setup % 4 {
+            0 => "nats://h",
+            1 => "nats://user:password@h",
+            _ => "nats://user:password@h?tls=true",
+        });
+        operating(setup, plan, "hello")
     });
 }
 
 /// Fuzzes [`mqtt::Mqtt`] in both versions, with a login and without.
 pub fn mqtt(input: &[u8]) {
-    client::<mqtt::Mqtt>(input, |setup| match setup % 4 {
-        0 => plan("mqtt://h"),
-        1 => plan("mqtt://user:password@h"),
-        2 => plan("mqtt://h?version=5"),
-        _ => plan("mqtt://user:password@h?version=5"),
+    client::<mqtt::Mqtt>(input, |setup| {
+        let plan = plan(match setup % 8 {
+            0 => "mqtt://h",
+            1 => "mqtt://user:password@h",
+            2 => "mqtt://h?version=5",
+            3 => "mqtt://user:password@h?version=5",
+            4 => "mqtt://h?qos=1",
+            _ => "mqtt://h?version=5&qos=1",
+        });
+        operating(setup, plan, "hello")
+    });
+}
+
+/// Fuzzes [`ignite::Ignite`], with a login and without.
+pub fn ignite(input: &[u8]) {
+    client::<ignite::Ignite>(input, |setup| {
+        plan(if setup % 2 == 0 { "ignite://h" } else { "ignite://user:password@h" })
     });
 }
 
@@ -159,7 +189,7 @@ pub fn serve(input: &[u8]) {
         let mut play =
             Play { machine: node(), slot, pending: Vec::new(), outcome: Outcome::default(), piece };
         play.bytes(&greeting);
-        play.script(script, true);
+        play.script(script, |_, step| step == Step::Ask);
         play.outcome
     });
 }
@@ -167,6 +197,16 @@ pub fn serve(input: &[u8]) {
 /// The node as tests serve it.
 fn node() -> Service {
     Service::new("node", Box::new(|| "# EOF\n".to_owned()))
+}
+
+/// The plan with an operation: none, the driver's own, or this text, as the setup's next bits have it.
+fn operating(setup: u8, plan: Plan, text: &str) -> Plan {
+    let operation = match setup / 8 % 4 {
+        0 => None,
+        1 => Some(Operation { text: None }),
+        _ => Some(Operation { text: Some(text.to_owned()) }),
+    };
+    Plan { operation, ..plan }
 }
 
 fn plan(url: &str) -> Plan {
@@ -191,6 +231,7 @@ fn client<D: Driver>(input: &[u8], plan: impl Fn(u8) -> Plan) {
 fn client_of<D: Driver>(input: &[u8], plan: impl Fn(u8) -> Plan, make: impl Fn(&Plan) -> D) {
     let Some((&setup, script)) = input.split_first() else { return };
     let plan = plan(setup);
+    let operates = plan.operation.is_some();
     let mut answer = Out::default();
     if setup % 2 == 1 && matches!(D::FACTS.scheme, Scheme::Ws | Scheme::Sse) {
         let agreed = node().on(&mut Slot::http(), Cue::Bytes(&greeting::<D>(&plan)), &mut answer);
@@ -201,7 +242,9 @@ fn client_of<D: Driver>(input: &[u8], plan: impl Fn(u8) -> Plan, make: impl Fn(&
         play.cue(Cue::Connected);
         play.bytes(&answer.bytes);
         play.piece = piece;
-        play.script(script, false);
+        play.script(script, |facts, step| {
+            facts.contains(&Fact::Ready) && (step != Step::Operate || operates)
+        });
         let ready = play.outcome.facts.iter().filter(|&&f| f == Fact::Ready).count();
         assert!(ready <= 1, "ready is said once");
         play.outcome
@@ -230,11 +273,13 @@ impl<M: Machine> Play<M> {
         Self { machine, slot, pending: Vec::new(), outcome: Outcome::default(), piece: usize::MAX }
     }
 
-    fn script(&mut self, mut script: &[u8], always_ask: bool) {
+    /// Plays a script; `may` says whether such a cue can be given to who has reported these facts.
+    fn script(&mut self, mut script: &[u8], may: impl Fn(&[Fact], Step<'_>) -> bool) {
         while let Some(step) = next(&mut script) {
             match step {
-                Step::Ask if always_ask || self.outcome.facts.contains(&Fact::Ready) => self.cue(Cue::Ask),
-                Step::Ask => {}
+                Step::Ask | Step::Operate if !may(&self.outcome.facts, step) => {}
+                Step::Ask => self.cue(Cue::Ask),
+                Step::Operate => self.cue(Cue::Operate),
                 Step::Finish => self.cue(Cue::Finish),
                 Step::Bytes(bytes) => self.bytes(bytes),
             }

@@ -104,7 +104,7 @@ impl<'a> Head<'a> {
         self.code < 200 && self.code != 101
     }
 
-    /// How the body of this answer to a GET is delimited (RFC 9112, section 6.3).
+    /// How the body of this answer is delimited, unless to a HEAD (RFC 9112, section 6.3).
     pub(crate) fn body(&self) -> Result<Body, Failure> {
         if self.code < 200 || self.code == 204 || self.code == 304 {
             return Ok(Body::Ended);
@@ -175,16 +175,20 @@ fn not_http(bytes: &[u8], error: httparse::Error) -> Failure {
     against_protocol(format!("the server did not answer in HTTP/1.1 ({error}): {}{hint}", quote(bytes, 80)))
 }
 
-/// A GET for the target's path with the given further lines, up to but without the empty line at its end
-/// (RFC 9112, section 3).
+/// A GET for the target's path with the given further lines, up to but without the empty line at its end.
 pub(crate) fn get(target: &Target, lines: &[&str]) -> Vec<u8> {
-    let mut path = String::with_capacity(target.path.len());
-    for byte in target.path.bytes() {
+    request("GET", &target.path, target, lines)
+}
+
+/// The same with any method and path (RFC 9112, section 3).
+pub(crate) fn request(method: &str, path: &str, target: &Target, lines: &[&str]) -> Vec<u8> {
+    let mut escaped = String::with_capacity(path.len());
+    for byte in path.bytes() {
         // A URL as people write it may hold characters that a request line must not (RFC 3986, section 2).
         if byte.is_ascii_graphic() {
-            path.push(char::from(byte));
+            escaped.push(char::from(byte));
         } else {
-            path.push_str(&format!("%{byte:02X}"));
+            escaped.push_str(&format!("%{byte:02X}"));
         }
     }
     let mut host = target.authority();
@@ -193,7 +197,7 @@ pub(crate) fn get(target: &Target, lines: &[&str]) -> Vec<u8> {
     {
         host.truncate(at);
     }
-    let mut head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {AGENT}\r\n");
+    let mut head = format!("{method} {escaped} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {AGENT}\r\n");
     for line in lines {
         head.push_str(line);
         head.push_str("\r\n");

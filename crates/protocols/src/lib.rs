@@ -11,12 +11,15 @@ mod frame;
 pub mod fuzz;
 mod head;
 pub mod http;
+pub mod ignite;
 mod line;
 pub mod machine;
 pub mod mongodb;
 pub mod mqtt;
+mod msgpack;
 pub mod nats;
 mod nonce;
+mod numbered;
 pub mod postgres;
 mod quote;
 pub mod redis;
@@ -151,6 +154,7 @@ drivers![
     mqtt::Mqtt,
     postgres::Postgres,
     mongodb::MongoDb,
+    ignite::Ignite,
 ];
 
 #[cfg(test)]

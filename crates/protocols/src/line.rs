@@ -19,7 +19,7 @@ impl Language {
     /// The first line, without its end, and how many bytes it takes with it; `None`: it has not come whole.
     ///
     /// What can be no line is told at its first byte: who speaks another language may never send a line end.
-    fn line<'a>(&self, bytes: &'a [u8]) -> Result<Option<(&'a [u8], usize)>, Failure> {
+    pub(crate) fn line<'a>(&self, bytes: &'a [u8]) -> Result<Option<(&'a [u8], usize)>, Failure> {
         let end = bytes.iter().take(LONGEST).position(|&b| b == b'\n');
         let starts = bytes.first().is_none_or(|first| self.starts.contains(first));
         if !starts || (end.is_none() && bytes.len() >= LONGEST) {
@@ -29,20 +29,6 @@ impl Language {
             let line = &bytes[..end];
             (line.strip_suffix(b"\r").unwrap_or(line), end + 1)
         }))
-    }
-
-    /// Takes each whole line; gives how many bytes they took.
-    pub(crate) fn each(
-        &self,
-        bytes: &[u8],
-        mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
-    ) -> Result<usize, Failure> {
-        let mut used = 0;
-        while let Some((line, taken)) = self.line(&bytes[used..])? {
-            take(line)?;
-            used += taken;
-        }
-        Ok(used)
     }
 
     /// The failure of a server that said something else.

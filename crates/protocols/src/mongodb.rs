@@ -73,7 +73,7 @@ pub struct Slot {
     ok: bool,
 }
 
-const _: () = assert!(size_of::<Slot>() <= 48);
+const _: () = assert!(size_of::<Slot>() <= 64);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Phase {

@@ -6,6 +6,9 @@
 
 use std::cell::Cell;
 
+/// How long a [`line`] is, with its line end.
+pub(crate) const LINE: usize = 32;
+
 /// Gives every connection of one driver a number of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Nonces(Cell<u32>);
@@ -32,6 +35,14 @@ pub(crate) fn splitmix(x: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+/// What the connection of this number says the `seq`-th time, where an echo is awaited.
+pub(crate) fn line(nonce: u32, seq: u32) -> [u8; LINE] {
+    let mut line = *b"plimsoll ........ ........ ....\n";
+    line[9..17].copy_from_slice(&hex(nonce));
+    line[18..26].copy_from_slice(&hex(seq));
+    line
 }
 
 /// Eight lower-case hexadecimal digits.

@@ -4,20 +4,25 @@
 //! "Message Flow", the bytes are those of "Message Formats".
 
 use md5::{Digest as _, Md5};
-use model::{Failure, FailureKind, Scheme, SslMode};
+use model::{Failure, FailureKind, Operation, Scheme, SslMode};
 
 use crate::Plan;
 use crate::machine::{Beats, Cue, Driver, DriverFacts, Fact, Machine, Out};
 use crate::nonce::Nonces;
 use crate::quote::{against_protocol, quote};
 use crate::scram::{self, Hash, Scram, Secret};
+use crate::waiting::Waiting;
 
 /// The longest message that a server has reason to send; libpq holds the same to be out of step beyond it.
 const MOST: u32 = 30_000;
+/// The longest row: PostgreSQL makes no message of more than 1 GiB.
+const MOST_ROW: u32 = 1 << 30;
 /// The longest request for authentication, as libpq has it.
 const MOST_AUTHENTICATION: u32 = 2_000;
 /// The longest refusal in the form that servers had before version 3 of the protocol.
 const MOST_OLD_WORDS: usize = 1_000;
+/// The longest text of an operation: what a length can say is far more.
+const MOST_SQL: usize = 1 << 20;
 /// Of a server's words, so many characters are kept.
 const MOST_WORDS: usize = 200;
 /// What to look at when the login was not accepted.
@@ -29,7 +34,7 @@ const EMPTY_QUERY: &[u8] = b"Q\0\0\0\x05\0";
 /// `Terminate`.
 const TERMINATE: &[u8] = b"X\0\0\0\x04";
 
-/// Holds sessions of PostgreSQL, and asks with an empty query.
+/// Holds sessions of PostgreSQL, and asks with an empty query. An operation is a simple query, whose rows are passed over.
 ///
 /// It logs in by trust, by a password in clear, by MD5 or by SCRAM-SHA-256, as the server asks.
 #[derive(Debug)]
@@ -39,6 +44,8 @@ pub struct Postgres {
     password: Option<String>,
     scram: Scram,
     encrypted: bool,
+    /// `Query` as an operation has it.
+    operation: Vec<u8>,
     secret: Secret,
     nonces: Nonces,
 }
@@ -49,16 +56,16 @@ pub struct Slot {
     /// Until the login is over: what a server that knows the password will say.
     signature: Option<Box<Hash>>,
     nonce: u32,
-    /// Empty queries that have no ReadyForQuery yet.
-    due: u32,
+    /// Queries that have no ReadyForQuery yet.
+    waiting: Waiting,
     /// Of a message that tells nothing.
     skip: u32,
     phase: Phase,
-    /// The oldest empty query was answered, but for its ReadyForQuery.
+    /// The oldest query was answered, but for its ReadyForQuery and, of an operation, further results.
     answered: bool,
 }
 
-const _: () = assert!(size_of::<Slot>() <= 24);
+const _: () = assert!(size_of::<Slot>() <= 40);
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Phase {
@@ -89,11 +96,23 @@ impl Driver for Postgres {
         doc: "A session of PostgreSQL, or of a pooler that speaks like it; it is ready once the server has accepted the login and waits for a query.",
         heartbeat: "An empty query, answered by EmptyQueryResponse and ReadyForQuery.",
         beats: Beats::Asked,
-        operation: None,
+        operation: Some(
+            "SELECT 1, or the text as SQL, by the simple query protocol; its results are passed over, up to ReadyForQuery.",
+        ),
     };
 
     fn new(plan: &Plan) -> Self {
         Self::with_secret(plan, Secret::new())
+    }
+
+    fn check(operation: &Operation) -> Result<(), String> {
+        match &operation.text {
+            Some(text) if text.contains('\0') => Err("SQL cannot hold a NUL character".to_owned()),
+            Some(text) if text.len() > MOST_SQL => {
+                Err(format!("the SQL has {} bytes; at most {MOST_SQL} are sent", text.len()))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -116,12 +135,16 @@ impl Postgres {
         parameters.push(0);
         let mut startup = Vec::with_capacity(parameters.len() + 4);
         put_sized(&mut startup, &[&parameters]);
+        let sql = plan.operation.as_ref().and_then(|o| o.text.as_deref()).unwrap_or("SELECT 1");
+        let mut operation = vec![b'Q'];
+        put_sized(&mut operation, &[sql.as_bytes(), b"\0"]);
         Self {
             startup,
             scram: Scram::new("", password.as_deref().unwrap_or_default()),
             user,
             password,
             encrypted: target.ssl_mode() != SslMode::Disable,
+            operation,
             secret,
             nonces: Nonces::default(),
         }
@@ -143,11 +166,14 @@ impl Machine for Postgres {
                 out.bytes.extend_from_slice(&self.startup);
             }
             Cue::Ask if slot.phase == Phase::Open => {
-                slot.due += 1;
+                slot.waiting.ask();
                 out.bytes.extend_from_slice(EMPTY_QUERY);
             }
-            Cue::Ask => {}
-            Cue::Operate => {}
+            Cue::Operate if slot.phase == Phase::Open => {
+                slot.waiting.operate();
+                out.bytes.extend_from_slice(&self.operation);
+            }
+            Cue::Ask | Cue::Operate => {}
             Cue::Finish => {
                 if slot.phase == Phase::Open {
                     out.bytes.extend_from_slice(TERMINATE);
@@ -226,6 +252,13 @@ impl Postgres {
         if !slot.expects(*letter, length) {
             return Err(out_of_place(bytes));
         }
+        if matches!(letter, b'G' | b'H' | b'W') {
+            return Err(against_protocol(
+                "the operation began to copy rows from or to the client; choose SQL without COPY … STDIN or STDOUT",
+            ));
+        }
+        // CommandComplete
+        slot.answered |= *letter == b'C';
         if !matches!(letter, b'R' | b'E' | b'I' | b'Z') {
             slot.skip = length - 4;
             return Ok(5);
@@ -234,16 +267,15 @@ impl Postgres {
         let Some(body) = bytes.get(5..end) else { return Ok(0) };
         match letter {
             b'R' => self.authentication(slot, body, out)?,
-            b'E' => return Err(refusal(slot.phase, body)),
+            b'E' => return Err(refusal(slot.phase, slot.waiting.is_operation(), body)),
             b'I' => slot.answered = true,
             _ if slot.phase == Phase::Starting => {
                 slot.phase = Phase::Open;
                 out.facts.push(Fact::Ready);
             }
             _ => {
-                slot.due -= 1;
                 slot.answered = false;
-                out.facts.push(Fact::Answered);
+                out.facts.extend(slot.waiting.answer());
             }
         }
         Ok(end)
@@ -345,7 +377,7 @@ fn old_refusal(bytes: &[u8]) -> Result<usize, Failure> {
 }
 
 /// What an ErrorResponse means for the connection, in the server's own words ("Error and Notice Message Fields").
-fn refusal(phase: Phase, body: &[u8]) -> Failure {
+fn refusal(phase: Phase, operates: bool, body: &[u8]) -> Failure {
     let mut fields = body.split(|byte| *byte == 0).filter_map(|field| field.split_first());
     let [mut severity, mut plain_severity, mut code, mut message] = [&b""[..]; 4];
     for (name, value) in &mut fields {
@@ -363,6 +395,9 @@ fn refusal(phase: Phase, body: &[u8]) -> Failure {
     }
     let words = format!("{} {}: {}", shown(severity), shown(code), shown(message));
     let open = matches!(phase, Phase::Starting | Phase::Open);
+    if open && operates && !matches!(severity, b"FATAL" | b"PANIC") {
+        return against_protocol(format!("the operation was answered with {words}"));
+    }
     match code {
         b"53300" => Failure::new(FailureKind::ServerRefused, words),
         // PgBouncer has this code for whatever is wrong, its own limit among it.
@@ -395,6 +430,7 @@ impl Slot {
         use Phase::{Encrypting, Login, Open, Password, ScramFirst, ScramLast, Starting};
         let logging_in = matches!(self.phase, Login | ScramFirst | ScramLast | Password);
         let logged_in = matches!(self.phase, Starting | Open);
+        let operates = self.phase == Open && self.waiting.is_operation();
         let (now, most) = match letter {
             b'R' => (logging_in, MOST_AUTHENTICATION),
             b'E' => (logging_in || logged_in || self.phase == Encrypting, MOST),
@@ -404,7 +440,13 @@ impl Slot {
             b'K' => (self.phase == Starting, MOST),
             // NotificationResponse
             b'A' => (logged_in, MOST),
-            b'I' => (self.phase == Open && self.due > 0 && !self.answered, 4),
+            // EmptyQueryResponse, which is also the result of an operation that holds no statement
+            b'I' => (self.phase == Open && !self.waiting.is_empty() && (operates || !self.answered), 4),
+            // RowDescription, DataRow and CommandComplete, of any number of statements
+            b'T' | b'D' => (operates, MOST_ROW),
+            b'C' => (operates, MOST),
+            // CopyInResponse, CopyOutResponse and CopyBothResponse
+            b'G' | b'H' | b'W' => (operates, MOST),
             b'Z' => ((self.phase == Starting || self.answered) && length == 5, 5),
             _ => (false, 0),
         };

@@ -10,7 +10,7 @@ pub fn quote(bytes: &[u8], most: usize) -> String {
 }
 
 /// The same without the quotes.
-fn escaped(bytes: &[u8], most: usize) -> String {
+pub(crate) fn escaped(bytes: &[u8], most: usize) -> String {
     let cut = bytes.len() > most;
     let mut shown = &bytes[..bytes.len().min(most)];
     if cut

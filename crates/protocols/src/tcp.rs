@@ -4,12 +4,9 @@ use model::{Failure, Scheme};
 
 use crate::Plan;
 use crate::machine::{Beats, Cue, Driver, DriverFacts, Fact, Machine, Out};
-use crate::nonce::{Nonces, hex};
+use crate::nonce::{Nonces, line};
 use crate::quote::{against_protocol, quote};
 use crate::waiting::Waiting;
-
-/// How long an echo line is, with its line end.
-const LINE: usize = 32;
 
 /// Holds plain byte streams. A connection is ready as soon as it stands.
 ///
@@ -47,7 +44,7 @@ enum Ends {
 }
 
 /// What one byte stream keeps: who it is, what is due, and how far the answer to the oldest ask has come.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Slot {
     nonce: u32,
     asked: u32,
@@ -59,7 +56,7 @@ pub struct Slot {
     heard: bool,
 }
 
-const _: () = assert!(size_of::<Slot>() <= 28);
+const _: () = assert!(size_of::<Slot>() <= 40);
 
 impl Driver for Echo {
     const FACTS: DriverFacts = DriverFacts {
@@ -129,14 +126,6 @@ impl Machine for Echo {
         }
         Ok(0)
     }
-}
-
-/// What this connection says the `seq`-th time.
-fn line(nonce: u32, seq: u32) -> [u8; LINE] {
-    let mut line = *b"plimsoll ........ ........ ....\n";
-    line[9..17].copy_from_slice(&hex(nonce));
-    line[18..26].copy_from_slice(&hex(seq));
-    line
 }
 
 impl Slot {

@@ -1,41 +1,64 @@
 //! What is the next answer to, where a server answers in order?
 
+use std::collections::VecDeque;
+
 use crate::machine::Fact;
 
+/// How many are told apart without memory of their own.
+const FIRST: u32 = u32::BITS;
+
 /// The round trips of one connection that wait for their answers, the oldest first: heartbeats and operations.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    /// A bit for each of the last 32, the newest lowest; 1: an operation.
+    /// Those behind the first. Only a connection that a server lets wait for long borrows this.
+    #[expect(clippy::box_collection, reason = "a million idle connections keep a pointer each, not a deque")]
+    later: Option<Box<VecDeque<bool>>>,
+    /// A bit for each of the first, the oldest highest; 1: an operation.
     operations: u32,
+    /// How many those are.
     count: u32,
 }
 
 impl Waiting {
     /// Notes a heartbeat.
     pub(crate) fn ask(&mut self) {
-        self.operations <<= 1;
-        self.count = self.count.saturating_add(1);
+        self.note(false);
     }
 
     /// Notes an operation.
     pub(crate) fn operate(&mut self) {
-        self.ask();
-        self.operations |= 1;
+        self.note(true);
+    }
+
+    fn note(&mut self, operation: bool) {
+        if self.count < FIRST {
+            self.operations = self.operations << 1 | u32::from(operation);
+            self.count += 1;
+        } else {
+            self.later.get_or_insert_default().push_back(operation);
+        }
     }
 
     /// What the oldest is, answered now; `None`: nothing waits.
-    ///
-    /// Behind 32 others it is taken for a heartbeat. A connection that waits for so many is about to be given up.
     pub(crate) fn answer(&mut self) -> Option<Fact> {
         let before = self.count.checked_sub(1)?;
         let operation = self.is_operation();
         self.count = before;
+        match self.later.as_mut().and_then(|later| later.pop_front()) {
+            Some(next) => self.note(next),
+            None => self.later = None,
+        }
         Some(if operation { Fact::Operated } else { Fact::Answered })
     }
 
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// Whether the oldest is an operation.
-    pub(crate) fn is_operation(self) -> bool {
-        (1..=32).contains(&self.count) && self.operations >> (self.count - 1) & 1 == 1
+    pub(crate) fn is_operation(&self) -> bool {
+        self.count > 0 && self.operations >> (self.count - 1) & 1 == 1
     }
 }
 
@@ -59,13 +82,26 @@ mod tests {
     }
 
     #[test]
-    fn more_than_are_told_apart_are_still_counted() {
+    fn however_many_wait_none_is_taken_for_another() {
         let mut waiting = Waiting::default();
-        for _ in 0..40 {
-            waiting.operate();
+        let mut asked = VecDeque::new();
+        for i in 0..10_000_u32 {
+            // some are answered meanwhile, and now and then all
+            if i % 3 == 0 || i % 1_000 > 900 {
+                assert_eq!(waiting.answer(), asked.pop_front(), "{i}");
+                assert_eq!(waiting.answer(), asked.pop_front(), "{i}");
+            }
+            if i % 7 == 0 {
+                waiting.ask();
+                asked.push_back(Fact::Answered);
+            } else {
+                waiting.operate();
+                asked.push_back(Fact::Operated);
+            }
         }
-        let answers: Vec<_> = std::iter::from_fn(|| waiting.answer()).collect();
-        assert_eq!(answers.len(), 40);
-        assert_eq!(answers.iter().filter(|a| **a == Fact::Operated).count(), 32);
+        let most = asked.len();
+        assert!(most > 100 && waiting.later.is_some(), "{most} wait");
+        assert_eq!(std::iter::from_fn(|| waiting.answer()).collect::<VecDeque<_>>(), asked);
+        assert!(waiting.is_empty() && waiting.later.is_none(), "what was borrowed is given back");
     }
 }

@@ -3,21 +3,27 @@
 use model::{Failure, FailureKind, Scheme};
 
 use crate::Plan;
-use crate::frame::{self, CLOSE, CONTINUATION, Frame, PING, PONG};
+use crate::frame::{self, CLOSE, CONTINUATION, Frame, PING, PONG, TEXT};
 use crate::head::{self, Head};
 use crate::machine::{Beats, Cue, Driver, DriverFacts, Fact, Machine, Out};
-use crate::nonce::{Nonces, hex, splitmix, unhex};
+use crate::nonce::{LINE, Nonces, hex, line, splitmix, unhex};
 use crate::quote::{against_protocol, quote};
 
 /// Holds WebSocket connections and asks with Ping (RFC 6455, section 5.5.2).
+///
+/// An operation is a text message. A line of our own is answered by the message that is that line; what else the server
+/// sends is heard. A text of the user's is answered by whatever message comes next, as servers have answers of their
+/// own. Messages are compared as they pass, and not kept.
 #[derive(Debug)]
 pub struct WebSocket {
     /// The upgrade request up to the value of the key, which each connection has of its own.
     request: Vec<u8>,
+    /// What an operation says, if not a line of its own.
+    text: Option<String>,
     nonces: Nonces,
 }
 
-/// What one WebSocket keeps: who it is, which Pings are due, and where in the server's messages it stands.
+/// What one WebSocket keeps: who it is, what is due, and where in the server's messages it stands.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Slot {
     /// Payload of the current data frame that is still to be skipped.
@@ -25,12 +31,22 @@ pub struct Slot {
     nonce: u32,
     asked: u32,
     answered: u32,
+    /// How many messages were sent, and how many of them were answered.
+    sent: u32,
+    returned: u32,
+    /// How many bytes of the message under way are those of the line that is due; [`OTHER`] if one was not.
+    same: u8,
     phase: Phase,
+    /// A message's first frame has begun, and its last byte has not come.
+    under_way: bool,
     /// A message's first frame has come and its last one has not.
     open: bool,
 }
 
-const _: () = assert!(size_of::<Slot>() <= 24);
+const _: () = assert!(size_of::<Slot>() <= 32);
+
+/// A message that is not the line that is due.
+const OTHER: u8 = u8::MAX;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Phase {
@@ -49,7 +65,9 @@ impl Driver for WebSocket {
         doc: "A WebSocket (RFC 6455) without extensions; it is ready once the server has agreed to the upgrade.",
         heartbeat: "A Ping; the Pong with its payload counts, and answers every Ping before it too.",
         beats: Beats::Asked,
-        operation: None,
+        operation: Some(
+            "A text message: a line of 32 bytes that must come back unchanged, or the text, which the next data message answers.",
+        ),
     };
 
     fn new(plan: &Plan) -> Self {
@@ -58,7 +76,8 @@ impl Driver for WebSocket {
             &["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"],
         );
         request.extend_from_slice(b"Sec-WebSocket-Key: ");
-        Self { request, nonces: Nonces::default() }
+        let text = plan.operation.as_ref().and_then(|o| o.text.clone());
+        Self { request, text, nonces: Nonces::default() }
     }
 }
 
@@ -78,8 +97,12 @@ impl Machine for WebSocket {
                 slot.asked = slot.asked.wrapping_add(1);
                 slot.send(PING, &payload, out);
             }
-            Cue::Ask => {}
-            Cue::Operate => {}
+            Cue::Operate if slot.phase == Phase::Open => {
+                let line = line(slot.nonce, slot.sent);
+                slot.sent = slot.sent.wrapping_add(1);
+                slot.send(TEXT, self.text.as_ref().map_or(&line[..], |text| text.as_bytes()), out);
+            }
+            Cue::Ask | Cue::Operate => {}
             Cue::Finish => {
                 if slot.phase == Phase::Open {
                     slot.send(CLOSE, &1000_u16.to_be_bytes(), out);
@@ -87,7 +110,7 @@ impl Machine for WebSocket {
                 slot.phase = Phase::Finished;
                 out.facts.push(Fact::Done);
             }
-            Cue::Bytes(bytes) => return slot.read(bytes, out),
+            Cue::Bytes(bytes) => return self.read(slot, bytes, out),
         }
         Ok(0)
     }
@@ -115,30 +138,36 @@ fn broken(what: &str) -> Failure {
     against_protocol(format!("the server sent {what}, which RFC 6455 forbids"))
 }
 
-impl Slot {
-    /// Appends a control frame. Clients must mask (section 5.3). The key need not be secret here: it guards
-    /// proxies against scripts that choose the payload, and no script chooses ours.
-    fn send(&self, opcode: u8, payload: &[u8], out: &mut Out) {
-        let mask = splitmix(u64::from(self.nonce) << 32 | u64::from(self.asked)) as u32;
-        frame::write(&mut out.bytes, true, opcode, Some(mask.to_be_bytes()), payload);
-    }
-
-    fn read(&mut self, bytes: &[u8], out: &mut Out) -> Result<usize, Failure> {
+impl WebSocket {
+    fn read(&self, slot: &mut Slot, bytes: &[u8], out: &mut Out) -> Result<usize, Failure> {
         let mut used = 0;
         while used < bytes.len() {
             let rest = &bytes[used..];
-            let taken = match self.phase {
-                Phase::Upgrading => self.upgrade(rest, out)?,
-                Phase::Open if self.left > 0 => self.skip(rest, out),
-                Phase::Open => self.frame(rest, out)?,
+            let taken = match slot.phase {
+                Phase::Upgrading => slot.upgrade(rest, out)?,
+                Phase::Open if slot.left > 0 => slot.pass(rest),
+                Phase::Open => slot.frame(rest, out)?,
                 Phase::Finished => rest.len(),
             };
             if taken == 0 {
                 break;
             }
             used += taken;
+            if slot.phase == Phase::Open && slot.under_way && slot.left == 0 && !slot.open {
+                slot.under_way = false;
+                out.facts.push(slot.message(self.text.is_some()));
+            }
         }
         Ok(used)
+    }
+}
+
+impl Slot {
+    /// Appends a frame. Clients must mask (section 5.3). The key need not be secret here: it guards proxies against
+    /// scripts that choose the payload, and no script chooses ours.
+    fn send(&self, opcode: u8, payload: &[u8], out: &mut Out) {
+        let mask = splitmix(u64::from(self.nonce) << 32 | u64::from(self.asked)) as u32;
+        frame::write(&mut out.bytes, true, opcode, Some(mask.to_be_bytes()), payload);
     }
 
     /// Checks the answer to the upgrade request (section 4.1, the list after "Once the client's opening").
@@ -176,18 +205,28 @@ impl Slot {
         )))
     }
 
-    /// Passes over the payload of a data frame.
-    fn skip(&mut self, bytes: &[u8], out: &mut Out) -> usize {
+    /// Passes over the payload of a data frame, and compares it with the line that is due.
+    fn pass(&mut self, bytes: &[u8]) -> usize {
         let n = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
         self.left -= n as u64;
-        self.message_ended(out);
+        if self.same != OTHER {
+            let line = line(self.nonce, self.returned);
+            let same = line[usize::from(self.same)..].starts_with(&bytes[..n]);
+            // a line has far fewer bytes than OTHER
+            self.same = if same { self.same + n as u8 } else { OTHER };
+        }
         n
     }
 
-    /// Reports a message once its last byte has passed.
-    fn message_ended(&self, out: &mut Out) {
-        if self.left == 0 && !self.open {
-            out.facts.push(Fact::Heard);
+    /// What a message was whose last byte has passed.
+    fn message(&mut self, any_answers: bool) -> Fact {
+        let same = std::mem::take(&mut self.same);
+        let due = self.returned != self.sent;
+        if due && (any_answers || usize::from(same) == LINE) {
+            self.returned = self.returned.wrapping_add(1);
+            Fact::Operated
+        } else {
+            Fact::Heard
         }
     }
 
@@ -210,8 +249,8 @@ impl Slot {
             }));
         }
         self.open = !frame.fin;
+        self.under_way = true;
         self.left = frame.length;
-        self.message_ended(out);
         Ok(frame.head)
     }
 

@@ -4,9 +4,9 @@
 
 mod talk;
 
-use model::{FailureKind, Operation};
-use protocols::{Cue, Fact, Out, Plan, http, sse, tcp, ws};
-use talk::{Talk, plan};
+use model::{FailureKind, Operation, Scheme};
+use protocols::{Cue, Fact, Out, Plan, check_operation, http, sse, tcp, ws};
+use talk::{Talk, operating, plan};
 
 fn words(send: &str, expect: Option<&str>) -> Talk<tcp::Echo> {
     let bytes = |text: &str| text.as_bytes().to_vec();
@@ -31,19 +31,16 @@ fn an_echo_in_pieces_is_compared_byte_by_byte() {
 
 #[test]
 fn an_echo_operation_is_told_apart_from_heartbeats() {
-    let mut talk = Talk::<tcp::Echo>::with(&Plan {
-        operation: Some(Operation { text: Some("hello, all".to_owned()) }),
-        ..plan("tcp://h:1")
-    });
+    let mut talk = Talk::<tcp::Echo>::with(&operating("tcp://h:1", Some("hello, all")));
     talk.ask(1);
-    talk.cue(Cue::Operate).unwrap();
+    talk.operate(1);
     talk.ask(1);
     let said = std::mem::take(&mut talk.said);
     assert_eq!(&said[32..42], b"hello, all");
     assert_eq!(talk.hears(&said[..35]), Ok(vec![Answered]));
     assert_eq!(talk.hears(&said[35..]), Ok(vec![Operated, Answered]));
 
-    talk.cue(Cue::Operate).unwrap();
+    talk.operate(1);
     talk.fails("hello, you", Protocol, "not what was sent");
 }
 
@@ -146,9 +143,60 @@ fn http_says_why_an_answer_will_not_do() {
     answered.fails("HTTP/1.1 204 No Content\r\n\r\n", Protocol, "though nothing was asked");
 }
 
+#[test]
+fn an_http_operation_is_a_request_of_its_own() {
+    let said = |text: Option<&str>| {
+        let mut talk = Talk::<http::KeepAlive>::with(&operating("http://h/x", text));
+        talk.operate(1);
+        String::from_utf8(talk.said).unwrap()
+    };
+    assert!(said(None).starts_with("GET /x HTTP/1.1\r\nHost: h\r\n"), "{}", said(None));
+    let agent = concat!("User-Agent: plimsoll/", env!("CARGO_PKG_VERSION"), "\r\nAccept: */*\r\n");
+    assert_eq!(said(Some("DELETE /a?b")), format!("DELETE /a?b HTTP/1.1\r\nHost: h\r\n{agent}\r\n"));
+    assert_eq!(
+        said(Some("POST /a {\"b\": [1, 2]}")),
+        format!(
+            "POST /a HTTP/1.1\r\nHost: h\r\n{agent}Content-Type: application/json\r\nContent-Length: 13\r\n\r\n\
+             {{\"b\": [1, 2]}}"
+        )
+    );
+    assert!(said(Some("PUT /a é b")).ends_with("text/plain; charset=utf-8\r\nContent-Length: 4\r\n\r\né b"));
+    assert!(said(Some("POST /a")).ends_with("Content-Length: 0\r\n\r\n"));
+    for bad in ["", "/x", "get /x", "GET x", "CONNECT /x", "GET  /x"] {
+        let refused = check_operation(Scheme::Https, &Operation { text: Some(bad.to_owned()) });
+        assert!(refused.unwrap_err().contains("write METHOD /path or METHOD /path BODY"), "{bad}");
+    }
+    assert_eq!(check_operation(Scheme::Http, &Operation { text: None }), Ok(()));
+}
+
+#[test]
+fn http_operations_are_answered_in_order_with_heartbeats() {
+    let mut talk = Talk::<http::KeepAlive>::with(&operating("http://h/", Some("HEAD /a")));
+    talk.operate(1);
+    talk.ask(1);
+    talk.operate(1);
+    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n";
+    assert_eq!(talk.hears(answer), Ok(vec![Operated]), "a HEAD has no body, whatever its length says");
+    assert_eq!(talk.hears(format!("{answer}ab")), Ok(vec![]));
+    assert_eq!(talk.hears(format!("c{answer}")), Ok(vec![Answered, Operated]));
+    let asked = || {
+        let mut talk = Talk::<http::KeepAlive>::with(&operating("http://h/", Some("POST /a b")));
+        talk.operate(1);
+        talk
+    };
+    assert_eq!(asked().hears("HTTP/1.1 303 See Other\r\nContent-Length: 0\r\n\r\n"), Ok(vec![Operated]));
+    let wrong = "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnone";
+    asked().fails(wrong, Protocol, r#""HTTP/1.1 404 Not Found" and said "none"; an operation must be"#);
+    asked().fails("HTTP/1.1 503 Busy\r\n\r\n", ServerRefused, "503 Busy");
+}
+
 /// A WebSocket that has been agreed to, by the node's own words.
 fn socket() -> Talk<ws::WebSocket> {
-    let mut talk = Talk::<ws::WebSocket>::to("ws://h/ws");
+    agreed(&plan("ws://h/ws"))
+}
+
+fn agreed(plan: &Plan) -> Talk<ws::WebSocket> {
+    let mut talk = Talk::<ws::WebSocket>::with(plan);
     let node = protocols::serve::Service::new("node", Box::new(String::new));
     let mut out = Out::default();
     protocols::Machine::on(&node, &mut Default::default(), Cue::Bytes(&talk.said), &mut out).unwrap();
@@ -206,6 +254,40 @@ fn messages_are_heard_and_not_kept() {
     }
     assert_eq!(talk.hears(vec![0; 10 << 10]), Ok(vec![]), "the head of the frame came besides");
     assert_eq!(talk.hears([0; 10]), Ok(vec![Heard]));
+}
+
+#[test]
+fn a_websocket_line_is_known_when_it_comes_back() {
+    let mut talk = agreed(&operating("ws://h/ws", None));
+    talk.operate(2);
+    talk.ask(1);
+    let frames = unmask(&talk.said);
+    assert_eq!(frames.iter().map(|(opcode, _)| *opcode).collect::<Vec<_>>(), [1, 1, 9]);
+    let echo = |n: usize| [&[0x81, 32], frames[n].1.as_slice()].concat();
+    let whole = echo(0);
+    let (first, rest) = whole.split_at(9);
+    assert_eq!(talk.hears(b"\x81\x05hello\x81\x00"), Ok(vec![Heard, Heard]), "other messages are no answers");
+    assert_eq!(talk.hears(first), Ok(vec![]));
+    assert!(talk.pending.is_empty(), "half a message is not kept");
+    assert_eq!(talk.hears([rest, b"\x8a\x10", &frames[2].1].concat()), Ok(vec![Operated, Answered]));
+    assert_eq!(talk.hears(echo(0)), Ok(vec![Heard]), "again");
+    let line = &frames[1].1;
+    assert_eq!(talk.hears([&b"\x81\x21"[..], line, b"!"].concat()), Ok(vec![Heard]), "a line and more");
+    assert_eq!(talk.hears([&b"\x81\x1f"[..], &line[..31]].concat()), Ok(vec![Heard]), "less than a line");
+    let fragments = [&b"\x01\x1f"[..], &line[..31], b"\x89\x00\x80\x01\n"].concat();
+    assert_eq!(talk.hears(fragments), Ok(vec![Operated]), "around a ping");
+    assert_eq!(talk.hears(echo(1)), Ok(vec![Heard]), "nothing is due");
+}
+
+#[test]
+fn a_websocket_text_is_answered_by_any_message() {
+    let mut talk = agreed(&operating("ws://h/ws", Some("hé?")));
+    assert_eq!(talk.hears(b"\x81\x02hi"), Ok(vec![Heard]), "before it was asked");
+    talk.operate(2);
+    assert_eq!(unmask(&talk.said), [(1, "hé?".into()), (1, "hé?".into())]);
+    assert_eq!(talk.hears(b"\x82\x02ok\x01\x01a\x80\x00\x81\x02hi"), Ok(vec![Operated, Operated, Heard]));
+    let mut talk = socket();
+    assert_eq!(talk.hears(b"\x82\x02ok"), Ok(vec![Heard]), "without an operation nothing is compared");
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl Noise {
 fn run(entry: fn(&[u8]), seeds: &[Vec<u8>]) {
     let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
     for seed in seeds {
-        for setup in 0..16 {
+        for setup in 0..32 {
             let mut input = seed.clone();
             input[0] = setup;
             entry(&input);
@@ -113,13 +113,14 @@ fn transcript<D: Driver>(url: &str, asks: usize) -> (Vec<u8>, Vec<u8>) {
 #[test]
 fn tcp_driver() {
     let (_, answers) = transcript::<tcp::Echo>("tcp://h:1", 3);
-    use Step::{Ask, Bytes, Finish};
+    use Step::{Ask, Bytes, Finish, Operate};
     run(
         fuzz::tcp,
         &[
             script(5, &[Ask, Ask, Ask, Bytes(&answers), Finish]),
             script(0, &[Bytes(b"220 hello\r\n"), Ask, Ask, Bytes(b"+PONG\r\n+PONG\r\n"), Ask]),
             script(3, &[Ask, Ask, Bytes(b"pongpong!"), Ask, Bytes(b"pong"), Finish]),
+            script(21, &[Ask, Operate, Ask, Bytes(&answers[..32]), Bytes(b"hello"), Bytes(&answers[64..])]),
         ],
     );
 }
@@ -128,12 +129,17 @@ fn tcp_driver() {
 fn http_driver() {
     let (_, answers) = transcript::<http::KeepAlive>("http://h/", 2);
     let chunked = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nA: b\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
-    use Step::{Ask, Bytes, Finish};
+    use Step::{Ask, Bytes, Finish, Operate};
     run(
         fuzz::http,
         &[
             script(0, &[Ask, Ask, Bytes(&answers), Finish]),
             script(0, &[Ask, Ask, Ask, Bytes(chunked), Ask]),
+            script(16, &[Operate, Ask, Operate, Bytes(chunked), Bytes(&answers), Finish]),
+            script(
+                17,
+                &[Operate, Ask, Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"), Bytes(&answers)],
+            ),
             script(0, &[Bytes(b"HTTP/1.1 408 Timeout\r\nContent-Length: 3\r\n\r\nbye")]),
         ],
     );
@@ -143,14 +149,18 @@ fn http_driver() {
 fn ws_driver() {
     let (_, answers) = transcript::<ws::WebSocket>("ws://h/ws", 3);
     let head = answers.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
+    // the first connection's number is 0, and so is that of its first line
+    let line = [&b"\x81\x20"[..], b"plimsoll 00000000 00000000 ....\n"].concat();
     let frames = b"\x81\x05hello\x01\x03hel\x89\x00\x80\x02lo\x82\x7e\x00\x80";
-    use Step::{Ask, Bytes, Finish};
+    use Step::{Ask, Bytes, Finish, Operate};
     run(
         fuzz::ws,
         &[
             script(0, &[Bytes(&answers[..head]), Ask, Ask, Ask, Bytes(&answers[head..]), Finish]),
             script(1, &[Ask, Ask, Ask, Bytes(&answers[head..])]),
             script(1, &[Bytes(frames), Bytes(&[7; 128]), Bytes(b"\x88\x07\x03\xf5later")]),
+            script(9, &[Operate, Ask, Operate, Bytes(&line), Bytes(frames), Bytes(&answers[head..])]),
+            script(17, &[Operate, Operate, Ask, Bytes(frames), Bytes(&[7; 128]), Finish]),
         ],
     );
 }
@@ -175,11 +185,12 @@ fn sse_driver() {
 fn postgres_driver() {
     let open = b"R\0\0\0\x08\0\0\0\0S\0\0\0\x09a\0bcd\0K\0\0\0\x0c\0\0\0\0\0\0\0\0Z\0\0\0\x05I";
     let empty = b"I\0\0\0\x04Z\0\0\0\x05I";
+    let rows = b"T\0\0\0\x06\0\0D\0\0\0\x06\0\0C\0\0\0\x05\0C\0\0\0\x05\0Z\0\0\0\x05I";
     let refusal = b"E\0\0\0\x1cSFATAL\0C53300\0Msorry\0\0\0\0";
     let md5 = b"R\0\0\0\x0c\0\0\0\x05salt";
     let sasl = b"R\0\0\0\x17\0\0\0\x0aSCRAM-SHA-256\0\0";
     let first = b"R\0\0\0\x3a\0\0\0\x0br=aa7855e13839dd767cd5da7c1ff50365+,s=c2FsdA==,i=2";
-    use Step::{Ask, Bytes, Finish};
+    use Step::{Ask, Bytes, Finish, Operate};
     run(
         fuzz::postgres,
         &[
@@ -188,6 +199,8 @@ fn postgres_driver() {
             script(2, &[Bytes(sasl), Bytes(first), Bytes(open)]),
             script(2, &[Bytes(b"Ecould not fork\n\0"), Bytes(refusal)]),
             script(0, &[Bytes(b"S"), Bytes(open)]),
+            script(17, &[Bytes(open), Operate, Ask, Bytes(rows), Bytes(rows), Bytes(empty), Finish]),
+            script(9, &[Bytes(open), Ask, Operate, Bytes(empty), Bytes(rows), Bytes(refusal)]),
         ],
     );
 }
@@ -223,7 +236,8 @@ fn mongodb_driver() {
 
 #[test]
 fn redis_driver() {
-    use Step::{Ask, Bytes, Finish};
+    let values = b"*3\r\n:1\r\n*2\r\n$3\r\na\r\n\r\n$-1\r\n+c\r\n+PONG\r\n*0\r\n";
+    use Step::{Ask, Bytes, Finish, Operate};
     run(
         fuzz::redis,
         &[
@@ -231,14 +245,20 @@ fn redis_driver() {
             script(1, &[Bytes(b"+OK\r\n"), Ask, Bytes(b"-LOADING Redis is loading\r\n")]),
             script(1, &[Bytes(b"-WRONGPASS invalid username-password pair\r\n")]),
             script(0, &[Bytes(b"-ERR max number of clients reached\r\n")]),
+            script(
+                16,
+                &[Bytes(b"+PONG\r\n"), Operate, Ask, Operate, Bytes(values), Bytes(b"-WRONGTYPE\r\n")],
+            ),
+            script(9, &[Bytes(b"+OK\r\n"), Operate, Ask, Bytes(b"$8\r\nplimsoll\r\n+PONG\r\n"), Finish]),
         ],
     );
 }
 
 #[test]
 fn nats_driver() {
+    let messages = b"MSG a 1 5\r\nhello\r\nPONG\r\nMSG a 1 b 5\r\nhello\r\n";
     let info = b"INFO {\"server_id\":\"a\",\"max_payload\":1048576,\"tls_required\":false}\r\n";
-    use Step::{Ask, Bytes, Finish};
+    use Step::{Ask, Bytes, Finish, Operate};
     run(
         fuzz::nats,
         &[
@@ -248,14 +268,26 @@ fn nats_driver() {
             ),
             script(1, &[Bytes(info), Bytes(b"+OK\r\npong\r\n"), Ask, Bytes(info), Bytes(b"PONG\r\n")]),
             script(1, &[Bytes(info), Bytes(b"-ERR 'Authorization Violation'\r\n")]),
+            script(2, &[Bytes(b"INFO {\"tls_available\":true}\r\n"), Bytes(info)]),
+            script(
+                16,
+                &[Bytes(info), Bytes(b"PONG\r\n"), Operate, Ask, Operate, Bytes(messages), Bytes(messages)],
+            ),
         ],
     );
 }
 
 #[test]
 fn mqtt_driver() {
-    use Step::{Ask, Bytes, Finish};
+    use Step::{Ask, Bytes, Finish, Operate};
     let five = b"\x20\x09\0\0\x06\x22\0\x0a\x21\0\x14";
+    // to the topic of the first connection, with this behind it
+    let message = |behind: &[u8]| {
+        let topic = b"\0\x22plimsoll/0000000000000000/00000000";
+        let first = if behind.is_empty() { 0x30 } else { 0x32 };
+        let length = (topic.len() + behind.len() + 5) as u8;
+        [&[first, length], &topic[..], behind, b"hello"].concat()
+    };
     run(
         fuzz::mqtt,
         &[
@@ -263,6 +295,48 @@ fn mqtt_driver() {
             script(1, &[Bytes(b"\x20\x02\0\x05")]),
             script(2, &[Bytes(five), Ask, Bytes(b"\xd0\0\xe0\x02\x8b\0")]),
             script(3, &[Bytes(b"\x20\x83\x01\0\0\x7f"), Bytes(&[0x1f; 128])]),
+            script(
+                16,
+                &[
+                    Bytes(b"\x20\x02\0\0\x90\x03\0\x01\0"),
+                    Operate,
+                    Ask,
+                    Operate,
+                    Bytes(&message(b"")),
+                    Finish,
+                ],
+            ),
+            script(
+                21,
+                &[
+                    Bytes(b"\x20\x03\0\0\0\x90\x04\0\x01\0\x01"),
+                    Operate,
+                    Operate,
+                    Bytes(b"\x40\x02\0\x01"),
+                    Bytes(&message(b"\0\x07\0")),
+                    Bytes(b"\x40\x03\0\x02\x10"),
+                    Bytes(&message(b"\0\x08\0")),
+                ],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn ignite_driver() {
+    use Step::{Ask, Bytes, Finish};
+    let welcome = b"IGNI\0\0\0\x0f\x03\0\0\xc0\0\xd8\x030123456789";
+    let rest = b"abcdef\xa1n\0\0\0\x14\0\x01\xcf\x01\xa2\x02op\x15\0\x18\xd3\0\0\0\0\0\0\0\0";
+    let swapped = b"\0\0\0\x0b\x02\0\xd3\0\0\0\0\0\0\0\0\0\0\0\x0b\x01\0\xd3\0\0\0\0\0\0\0\0";
+    let notified = b"\0\0\0\x04\x01\x02\xc0\xc0";
+    let error = b"\0\0\0\x25\0\x04\xcf\x01\xa2\x02op\x15\0\x18\xd8\x030123456789abcdef\xce\0\x01\xff\xff\xa1c\xa1m\xc0\xc0";
+    let refusal = b"IGNI\0\0\0\x21\x03\0\0\xd8\x030123456789abcdef\xce\0\x0f\0\x02\xa1c\xa1m\xc0\xc0";
+    run(
+        fuzz::ignite,
+        &[
+            script(0, &[Bytes(welcome), Ask, Ask, Ask, Bytes(rest), Bytes(swapped), Finish]),
+            script(1, &[Bytes(welcome), Ask, Bytes(rest), Bytes(notified), Ask, Bytes(error)]),
+            script(1, &[Bytes(refusal)]),
         ],
     );
 }

@@ -11,7 +11,8 @@ fn page() -> String {
          What `plimsoll hold` and `plimsoll storm` speak, one driver each. This page is made from the list of drivers:\n\
          `UPDATE_DOCS=1 cargo test -p plimsoll-protocols --test page`. How to add one stands in\n\
          [ARCHITECTURE.md](../ARCHITECTURE.md#to-add-a-protocol).\n\n\
-         | URL | port | what a connection is | heartbeat, and verify round trip |\n| --- | --- | --- | --- |\n",
+         | URL | port | what a connection is | heartbeat, and verify round trip | operation, on its own or with a text |\n\
+         | --- | --- | --- | --- | --- |\n",
     );
     for driver in DRIVERS {
         let schemes = Scheme::ALL.iter().filter(|scheme| scheme.plain() == driver.scheme);
@@ -30,16 +31,17 @@ fn page() -> String {
             Beats::Arriving => " They are awaited, not asked for.",
         };
         out += &format!(
-            "| {} | {} | {} | {}{beats} |\n",
+            "| {} | {} | {} | {}{beats} | {} |\n",
             urls.join(", "),
             ports.join(", "),
             driver.doc,
-            driver.heartbeat
+            driver.heartbeat,
+            driver.operation.unwrap_or("none")
         );
     }
-    out += "\nA scheme that ends in `s` is the same over TLS from its first byte; `postgres` asks for TLS in its own words\n\
-            (`?sslmode=require` or `verify-full`), and `mongodb` begins with it if the URL has `?tls=true`. The node (`--serve`)\n\
-            speaks ";
+    out += "\nA scheme that ends in `s` is the same over TLS from its first byte, and so is `mongodb` if the URL has `?tls=true`.\n\
+            `postgres` asks for TLS in its own words (`?sslmode=require` or `verify-full`); `nats` begins it behind the server's\n\
+            INFO where that requires it, or with `?tls=true` where that offers it. The node (`--serve`) speaks ";
     let served: Vec<String> =
         Scheme::ALL.iter().filter(|s| s.is_served()).map(|s| format!("`{s}`")).collect();
     out += &format!("{}.\n", served.join(", "));

@@ -5,13 +5,13 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use model::{Failure, FailureKind, Target};
+use model::{Failure, FailureKind, Operation, Scheme, Target};
 use proptest::prelude::*;
 use protocols::postgres::{Postgres, Slot};
-use protocols::{Cue, Driver as _, Fact, Machine as _, Out, Plan};
+use protocols::{Cue, Driver as _, Fact, Machine as _, Out, Plan, check_operation};
 use sha2::{Digest as _, Sha256};
 
-use Fact::{Answered, Done, LoggedIn, Ready, StartTls};
+use Fact::{Answered, Done, LoggedIn, Operated, Ready, StartTls};
 use FailureKind::{Closed, ClosedEarly, LoginRefused, Protocol, ServerRefused, Tls};
 
 const URL: &str = "postgres://ann:pencil@h/shop";
@@ -32,8 +32,11 @@ struct Talk {
 
 impl Talk {
     fn to(url: &str) -> Self {
-        let plan = Plan::to(Target::parse(url).unwrap());
-        let driver = Postgres::new(&plan);
+        Self::with(&Plan::to(Target::parse(url).unwrap()))
+    }
+
+    fn with(plan: &Plan) -> Self {
+        let driver = Postgres::new(plan);
         let (slot, pending, said, facts) = <(Slot, Vec<u8>, Vec<u8>, Vec<Fact>)>::default();
         let mut talk = Self { driver, slot, pending, said, facts };
         talk.cue(Cue::Connected).unwrap();
@@ -42,7 +45,19 @@ impl Talk {
 
     /// A session that stands.
     fn open() -> Self {
-        let mut talk = Self::to(URL);
+        Self::to(URL).opened()
+    }
+
+    /// The same, whose operation is under way.
+    fn operating(text: Option<&str>) -> Self {
+        let operation = Some(Operation { text: text.map(str::to_owned) });
+        let mut talk = Self::with(&Plan { operation, ..Plan::to(Target::parse(URL).unwrap()) }).opened();
+        talk.cue(Cue::Operate).unwrap();
+        talk
+    }
+
+    fn opened(self) -> Self {
+        let mut talk = self;
         talk.hears(OK).unwrap();
         talk.hears(PREPARED).unwrap();
         talk.said.clear();
@@ -239,6 +254,59 @@ fn the_end_of_a_session_that_stood() {
 }
 
 #[test]
+fn the_rows_of_an_operation_are_passed_over() {
+    let mut talk = Talk::operating(None);
+    talk.cue(Cue::Ask).unwrap();
+    assert_eq!(talk.said(), [b"Q\0\0\0\x0dSELECT 1\0", QUERY].concat());
+    let description = message(b'T', b"\0\x01?column?\0\0\0\0\0\0\0\0\0\0\x17\0\x04\xff\xff\xff\xff\0\0");
+    let row = message(b'D', b"\0\x01\0\0\0\x011");
+    let complete = message(b'C', b"SELECT 1\0");
+    let ready = message(b'Z', b"I");
+    talk.hears(&[&description[..], &row, &row, &complete, &ready, EMPTY].concat()).unwrap();
+    assert_eq!(talk.facts, [Operated, Answered]);
+
+    // several statements, one of them without rows, one without a statement, and one that is told something
+    let mut talk = Talk::operating(Some("UPDATE a SET b = 'é'; SELECT 1"));
+    assert_eq!(talk.said(), [b"Q\0\0\0\x24", "UPDATE a SET b = 'é'; SELECT 1".as_bytes(), b"\0"].concat());
+    let notice = message(b'N', b"SNOTICE\0C00000\0Mhm\0\0");
+    let update = message(b'C', b"UPDATE 0\0");
+    talk.hears(&[&update[..], &notice, &description, &row, &complete, b"I\0\0\0\x04"].concat()).unwrap();
+    assert!(talk.facts.is_empty(), "more results may follow");
+    talk.hears(&ready).unwrap();
+    assert_eq!(talk.facts, [Operated]);
+
+    // a row of 100 MB
+    talk.cue(Cue::Operate).unwrap();
+    talk.hears(b"D\x06\0\0\x04").unwrap();
+    for _ in 0..(6 << 24) / 65_536 {
+        talk.hears(&[b'Z'; 65_536]).unwrap();
+        assert!(talk.pending.is_empty(), "rows are not kept");
+    }
+    talk.hears(&[complete, ready].concat()).unwrap();
+    assert_eq!(talk.facts, [Operated, Operated]);
+}
+
+#[test]
+fn an_operation_that_is_refused() {
+    let missing = error("ERROR", "42P01", "relation \"a\" does not exist");
+    let words = "the operation was answered with ERROR 42P01: relation \"a\" does not exist";
+    Talk::operating(Some("SELECT * FROM a")).fails(&missing, Protocol, words);
+    let denied = error("ERROR", "28000", "role may not do that");
+    Talk::operating(Some("SET ROLE a")).fails(&denied, Protocol, "ERROR 28000");
+    let ended = error("FATAL", "57P01", "terminating connection due to administrator command");
+    Talk::operating(None).fails(&ended, Closed, "FATAL 57P01");
+    for copy in [b'G', b'H', b'W'] {
+        Talk::operating(Some("COPY a FROM STDIN")).fails(&message(copy, b"\0\0\0"), Protocol, "without COPY");
+    }
+    Talk::operating(None).fails(b"Z\0\0\0\x05I", Protocol, "no place");
+    Talk::operating(None).fails(b"D\x40\0\0\x01", Protocol, "no place");
+    let refused = |text: String| check_operation(Scheme::Postgres, &Operation { text: Some(text) });
+    assert!(refused("SELECT '\0'".to_owned()).unwrap_err().contains("NUL"));
+    assert!(refused(" ".repeat(2 << 20)).unwrap_err().contains("at most 1048576"));
+    assert_eq!(refused("SELECT 1".to_owned()), Ok(()));
+}
+
+#[test]
 fn what_has_no_place() {
     for garbage in [
         &b"HTTP/1.1 400 Bad Request\r\n"[..],
@@ -281,7 +349,7 @@ fn encryption_is_asked_for_first() {
 
 #[test]
 fn a_session_keeps_nothing_of_its_login() {
-    assert!(size_of::<Slot>() <= 24);
+    assert!(size_of::<Slot>() <= 40);
     let mut talk = Talk::to(URL);
     talk.said();
     let last = scram(&mut talk, b"salt");

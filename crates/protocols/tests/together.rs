@@ -213,7 +213,7 @@ fn a_node_that_goes_away_says_so() {
 #[test]
 fn connections_of_one_driver_tell_each_other_apart() {
     let driver = tcp::Echo::new(&plan("tcp://h:1"));
-    let mut slots = [tcp::Slot::default(); 2];
+    let mut slots = [tcp::Slot::default(), tcp::Slot::default()];
     let mut said = Vec::new();
     for slot in &mut slots {
         let mut out = Out::default();

@@ -531,7 +531,8 @@ impl<M: Machine, N: Default> Reactor<M, N> {
             return self.fail(index, Failure::new(FailureKind::Protocol, text), owner, now);
         }
         let Some(Ok(tls)) = self.tls_on_request.as_ref().map(Tls::client) else {
-            let text = "the protocol asks for TLS, and nothing was set up for it";
+            let text =
+                "the server asks for TLS, and nobody is trusted here; name an authority with --ca FILE";
             return self.fail(index, Failure::new(FailureKind::Tls, text), owner, now);
         };
         conn.tls = Some(Box::new(tls));

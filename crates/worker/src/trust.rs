@@ -24,12 +24,15 @@ pub(crate) fn from_the_start(assignment: &Assignment) -> Result<Option<ClientTls
 /// The same for a protocol that asks for TLS in its own words first; `None` if this target's URL does not want it.
 pub(crate) fn on_request(assignment: &Assignment) -> Result<Option<ClientTls>, WorkerError> {
     let spec = &assignment.spec;
-    let insecure = match (spec.target.scheme, spec.target.ssl_mode()) {
-        (Scheme::Postgres, SslMode::Require) => true,
-        (Scheme::Postgres, SslMode::VerifyFull) => spec.insecure,
-        _ => return Ok(None),
-    };
-    client(&spec.target.host, assignment.ca_pem.as_deref(), insecure).map(Some)
+    let believing = |insecure| client(&spec.target.host, assignment.ca_pem.as_deref(), insecure);
+    match (spec.target.scheme, spec.target.ssl_mode()) {
+        (Scheme::Postgres, SslMode::Require) => believing(true).map(Some),
+        (Scheme::Postgres, SslMode::VerifyFull) => believing(spec.insecure).map(Some),
+        (Scheme::Nats, _) if spec.target.query("tls").is_some() => believing(spec.insecure).map(Some),
+        // The server may require it, or not: then it is no matter whom this machine trusts.
+        (Scheme::Nats, _) => Ok(believing(spec.insecure).ok()),
+        _ => Ok(None),
+    }
 }
 
 fn client(host: &str, ca_pem: Option<&str>, insecure: bool) -> Result<ClientTls, WorkerError> {

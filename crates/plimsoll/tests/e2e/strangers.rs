@@ -74,6 +74,23 @@ fn two_thousand_clients_are_held_on_nats() {
 }
 
 #[test]
+fn clients_of_nats_are_held_in_tls_that_it_requires_or_offers() {
+    let flags = ["-c", "200", "--stages", "2", "--hold", "1s", "--heartbeat", "500ms"];
+    for (tls, query) in [("required", ""), ("allowed", "?tls=true")] {
+        let Some(nats) = Stranger::start_with("nats", &[("TLS", tls)]) else { return };
+        let url = format!("nats://127.0.0.1:{}{query}", nats.port);
+        let ca = nats.state().join("server.crt").display().to_string();
+        let ended = trusted(|| hold(&url, &[&flags[..], &["--ca", &ca]].concat()));
+        ended.expect_code(0);
+        assert_eq!(phases(&ended.result()), ["ready", "tcp", "tls", "upgrade"]);
+        // without that, its certificate is signed by nobody that is trusted here
+        let kinds = |more: &[&str]| hold(&url, &[&flags[..], more].concat()).result().connections.failed;
+        assert_eq!(kinds(&[]).into_keys().collect::<Vec<_>>(), [FailureKind::TlsCertificate], "{tls}");
+        assert!(kinds(&["--insecure"]).is_empty(), "{tls}");
+    }
+}
+
+#[test]
 fn two_thousand_sessions_are_held_on_mosquitto() {
     for version in ["3.1.1", "5"] {
         // each version on a broker of its own: one that has held as many before has their memory still
@@ -85,16 +102,17 @@ fn two_thousand_sessions_are_held_on_mosquitto() {
     }
 }
 
+/// Settings with which a server asks for a password.
+const LOGIN: [(&str, &str); 2] = [("USER_NAME", "default"), ("PASSWORD", "swordfish")];
+
 /// A wrong password is told as what it is, soon, and shown nowhere; the right one logs in.
-fn asks_for_a_password(name: &'static str, scheme: &str) {
-    let settings = [("USER_NAME", "default"), ("PASSWORD", "swordfish")];
-    let Some(server) = Stranger::start_with(name, &settings) else { return };
+fn asks_for_a_password(server: &Stranger, scheme: &str) {
     let hold = |password: &str| {
         let url = format!("{scheme}://default:{password}@127.0.0.1:{}", server.port);
         let ended = hold(&url, &["-c", "100", "--stages", "1", "--hold", "1s", "--heartbeat", "1s"]);
         let document = std::fs::read_to_string(ended.file()).expect("a result");
         let all = format!("{}{document}", ended.said());
-        assert!(!all.contains(password) && all.contains("default:***@"), "{name}: {all}");
+        assert!(!all.contains(password) && all.contains("default:***@"), "{scheme}: {all}");
         ended
     };
     let refused = hold("hunter2");
@@ -102,17 +120,18 @@ fn asks_for_a_password(name: &'static str, scheme: &str) {
     refused.expect_words(&["not let in by the server's login"]);
     assert!(refused.seconds < 60.0, "{}", refused.said());
     let failed = refused.result().connections.failed;
-    assert_eq!(failed.keys().collect::<Vec<_>>(), [&FailureKind::LoginRefused], "{name}: {failed:?}");
+    assert_eq!(failed.keys().collect::<Vec<_>>(), [&FailureKind::LoginRefused], "{scheme}: {failed:?}");
     let welcome = hold("swordfish");
     welcome.expect_code(0);
-    assert!(phases(&welcome.result()).contains(&"auth"), "{name}");
+    assert!(phases(&welcome.result()).contains(&"auth"), "{scheme}");
 }
 
 #[test]
 fn a_wrong_password_is_a_failure_of_its_own() {
-    asks_for_a_password("redis", "redis");
-    asks_for_a_password("nats", "nats");
-    asks_for_a_password("mosquitto", "mqtt");
+    for (name, scheme) in [("redis", "redis"), ("nats", "nats"), ("mosquitto", "mqtt")] {
+        let Some(server) = Stranger::start_with(name, &LOGIN) else { continue };
+        asks_for_a_password(&server, scheme);
+    }
 }
 
 #[test]
@@ -221,4 +240,41 @@ fn a_thousand_websockets_are_held_on_an_asyncio_server() {
     assert!(seen.len() == 1 && seen[0].0.starts_with("python") && seen[0].1 == "listens", "{seen:?}");
     let cost = result.cost.target.user_bytes_per_connection.unwrap();
     assert!(cost.value > 5_000.0, "a connection there is several Python objects and a task: {cost:?}");
+}
+
+#[test]
+fn five_hundred_clients_are_held_on_ignite() {
+    // the node takes ten seconds and more to start: what else is asked of it, is asked of the same
+    let Some(ignite) = Stranger::start_with("ignite", &LOGIN) else { return };
+    let url = format!("ignite://default:swordfish@127.0.0.1:{}", ignite.port);
+    let ended = trusted(|| hold(&url, &["-c", "500", "--stages", "5", "--hold", "3s", "--heartbeat", "1s"]));
+    ended.expect_code(0);
+    let result = ended.result();
+    assert_eq!((result.connections.verified, result.connections.failed_total()), (500, 0));
+    assert!(result.heartbeat.answered > 0 && result.heartbeat.missed == 0, "{:?}", result.heartbeat);
+    let cost = result.cost.target.user_bytes_per_connection.expect("its memory is seen");
+    assert!(cost.value < 1e6, "{cost:?}");
+    let descriptors = result.cost.target.descriptors_per_connection.expect("its descriptors are seen");
+    assert!((descriptors.value - 1.0).abs() < 0.01, "{descriptors:?}");
+    assert_eq!(processes(&result), [("java", "listens")]);
+    asks_for_a_password(&ignite, "ignite");
+}
+
+#[test]
+fn an_ignite_node_without_descriptors_is_told_by_what_it_never_answers() {
+    let Some(ignite) = Stranger::start_with("ignite", &[("NOFILE", "1000")]) else { return };
+    let url = format!("ignite://127.0.0.1:{}", ignite.port);
+    let ended = hold(&url, &["-c", "780", "--stages", "2", "--hold", "1s", "--heartbeat", "1s"]);
+    ended.expect_code(3);
+    let result = ended.result();
+    assert_eq!(result.verdict.first_limit.as_deref(), Some("server.nofile"), "{}", result.verdict.sentence);
+    // the kernel has room in its queue for all who are too many
+    let failed = &result.connections.failed;
+    assert_eq!(failed.keys().collect::<Vec<_>>(), [&FailureKind::ReadyTimeout], "{failed:?}");
+    let nofile = result.limits.iter().find(|f| f.id == "server.nofile").expect("it is on the ladder");
+    let told = format!(
+        "{} of them were accepted by the kernel, and never answered",
+        result.connections.failed_total()
+    );
+    assert!(nofile.evidence.iter().any(|line| line.starts_with(&told)), "{:?}", nofile.evidence);
 }

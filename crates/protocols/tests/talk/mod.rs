@@ -1,6 +1,8 @@
 //! One connection of a driver, answered by hand: what the tests of drivers stand on.
 
-use model::{Failure, FailureKind, Target};
+#![allow(dead_code, reason = "each test takes what it needs of it")]
+
+use model::{Failure, FailureKind, Operation, Target};
 use protocols::{Cue, Driver, Fact, Out, Plan};
 
 /// One connection of a driver that the test answers by hand.
@@ -43,6 +45,12 @@ impl<D: Driver> Talk<D> {
         }
     }
 
+    pub(crate) fn operate(&mut self, n: usize) {
+        for _ in 0..n {
+            self.cue(Cue::Operate).unwrap();
+        }
+    }
+
     /// Hands in bytes; gives the facts that came of them.
     pub(crate) fn hears(&mut self, bytes: impl AsRef<[u8]>) -> Result<Vec<Fact>, Failure> {
         self.pending.extend_from_slice(bytes.as_ref());
@@ -58,6 +66,12 @@ impl<D: Driver> Talk<D> {
         assert_eq!(failure.kind, kind, "{failure:?}");
         assert!(failure.text.contains(words), "{failure:?}");
     }
+}
+
+/// A plan with an operation, with a text or without.
+pub(crate) fn operating(url: &str, text: Option<&str>) -> Plan {
+    let operation = Some(Operation { text: text.map(str::to_owned) });
+    Plan { operation, salt: 0xabcd_ef01_2345_6789, ..plan(url) }
 }
 
 pub(crate) fn plan(url: &str) -> Plan {
