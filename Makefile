@@ -61,6 +61,7 @@ setup-test: setup-build
 	@targets/pgbouncer.sh install
 	@targets/ferretdb.sh install
 	@targets/ignite.sh install
+	@targets/grpc-go.sh install
 
 .PHONY: setup-lint-rust
 setup-lint-rust:

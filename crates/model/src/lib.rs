@@ -24,7 +24,7 @@ pub use failure::{Failure, FailureKind, Tally};
 pub use histogram::{Latencies, Latency};
 pub use login::{Login, without_password};
 pub use observation::{Group, Observation, Settings};
-pub use operation::Operation;
+pub use operation::{Call, CallKind, Metadata, Operation};
 pub use result::RunResult;
 pub use sample::{Counters, Phase, Sample};
 pub use spec::Spec;

@@ -3,9 +3,50 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::login::Password;
+
 /// One real operation: a message and its echo, a query, a command, a call. What it is stands with each protocol.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Operation {
     /// What is said, in the protocol's own language; `None`: what its driver says on its own.
     pub text: Option<String>,
+    /// Over gRPC: the call to make; `None`: the echo of the node.
+    #[serde(default)]
+    pub call: Option<Call>,
+}
+
+/// A call of one gRPC method, ready to be sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Call {
+    /// `/package.Service/Method`.
+    pub path: String,
+    /// The request, encoded.
+    pub request: Vec<u8>,
+    /// How many messages go and come.
+    pub kind: CallKind,
+    /// What is sent beside the request, such as `authorization`.
+    pub metadata: Vec<Metadata>,
+    /// Of a bidirectional method: how many streams each connection keeps open.
+    pub streams: u32,
+}
+
+/// How many messages a gRPC method takes and gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CallKind {
+    /// One, and one comes back: each operation is a stream of its own.
+    Unary,
+    /// One, and any number come back: each operation is a stream of its own, over when the server ends it.
+    ServerStreaming,
+    /// Any number both ways: streams stay open, and each operation is a message that one message answers.
+    Bidirectional,
+}
+
+/// One header of a call. The value may be a secret: a stored result only says that there was one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Metadata {
+    /// In lower case, as HTTP/2 has it.
+    pub name: String,
+    /// As it is sent.
+    pub value: Password,
 }

@@ -45,6 +45,10 @@ pub enum Scheme {
     MongoDb,
     /// The thin client protocol of Apache Ignite 3.
     Ignite,
+    /// gRPC over HTTP/2.
+    Grpc,
+    /// gRPC over TLS.
+    Grpcs,
 }
 
 impl Scheme {
@@ -66,6 +70,8 @@ impl Scheme {
         Self::Postgres,
         Self::MongoDb,
         Self::Ignite,
+        Self::Grpc,
+        Self::Grpcs,
     ];
 
     /// As written in a URL.
@@ -87,6 +93,8 @@ impl Scheme {
             Self::Postgres => "postgres",
             Self::MongoDb => "mongodb",
             Self::Ignite => "ignite",
+            Self::Grpc => "grpc",
+            Self::Grpcs => "grpcs",
         }
     }
 
@@ -99,7 +107,10 @@ impl Scheme {
 
     /// Whether TLS comes before the protocol.
     pub const fn is_tls(self) -> bool {
-        matches!(self, Self::Tls | Self::Https | Self::Wss | Self::Sses | Self::Rediss | Self::Mqtts)
+        matches!(
+            self,
+            Self::Tls | Self::Https | Self::Wss | Self::Sses | Self::Rediss | Self::Mqtts | Self::Grpcs
+        )
     }
 
     /// The same protocol without TLS: the name of its driver.
@@ -115,6 +126,7 @@ impl Scheme {
             Self::Postgres => Self::Postgres,
             Self::MongoDb => Self::MongoDb,
             Self::Ignite => Self::Ignite,
+            Self::Grpc | Self::Grpcs => Self::Grpc,
         }
     }
 
@@ -123,7 +135,8 @@ impl Scheme {
         match self {
             Self::Tcp | Self::Tls => None,
             Self::Http | Self::Ws | Self::Sse => Some(80),
-            Self::Https | Self::Wss | Self::Sses => Some(443),
+            // What grpc-go takes where a name has no port; without TLS, the examples of gRPC have 50051.
+            Self::Https | Self::Wss | Self::Sses | Self::Grpcs => Some(443),
             Self::Redis | Self::Rediss => Some(6379),
             Self::Nats => Some(4222),
             Self::Mqtt => Some(1883),
@@ -131,6 +144,7 @@ impl Scheme {
             Self::Postgres => Some(5432),
             Self::MongoDb => Some(27017),
             Self::Ignite => Some(10_800),
+            Self::Grpc => Some(50_051),
         }
     }
 
@@ -139,7 +153,7 @@ impl Scheme {
         match self.plain() {
             Self::Ws => "/ws",
             Self::Sse => "/events",
-            Self::Redis | Self::Nats | Self::Mqtt | Self::Ignite => "",
+            Self::Redis | Self::Nats | Self::Mqtt | Self::Ignite | Self::Grpc => "",
             _ => "/",
         }
     }
@@ -152,9 +166,17 @@ impl Scheme {
         )
     }
 
+    /// What is agreed on within TLS before the protocol begins (ALPN, RFC 7301); `None`: nothing.
+    pub const fn alpn(self) -> Option<&'static [u8]> {
+        match self {
+            Self::Grpcs => Some(b"h2"),
+            _ => None,
+        }
+    }
+
     /// Whether the node speaks it.
     pub const fn is_served(self) -> bool {
-        matches!(self.plain(), Self::Tcp | Self::Http | Self::Ws | Self::Sse)
+        matches!(self.plain(), Self::Tcp | Self::Http | Self::Ws | Self::Sse | Self::Grpc)
     }
 }
 
@@ -194,6 +216,12 @@ pub enum TargetError {
     /// A user where the protocol knows none.
     #[error("{0:?} names a user, and {1}:// has no login; leave out what stands before the @")]
     NoLogin(String, &'static str),
+    /// The same where metadata stands for a login.
+    #[error(
+        "{0:?} names a user, which gRPC has no place for; leave out what stands before the @, and log in with \
+         --metadata 'authorization=Bearer TOKEN' beside --call"
+    )]
+    LoginIsMetadata(String),
     /// No user where the protocol needs one.
     #[error("{0:?} names no user; write it as {1}://USER:PASSWORD@HOST/DATABASE")]
     NoUser(String, &'static str),
@@ -258,6 +286,7 @@ impl Target {
             path => path.to_owned(),
         };
         let (login, authority) = match authority.rsplit_once('@') {
+            Some(_) if scheme.plain() == Scheme::Grpc => return Err(TargetError::LoginIsMetadata(whole())),
             Some(_) if !scheme.has_login() => return Err(TargetError::NoLogin(whole(), scheme.id())),
             // Its clients take `nats://TOKEN@HOST` for a token, which is as secret as a password.
             Some((token, rest)) if scheme == Scheme::Nats && !token.contains(':') => {
@@ -412,6 +441,7 @@ mod tests {
             "nats://[::1]:4222",
             "mqtts://a%40b@broker:8883?version=5",
             "ignite://127.0.0.1:10800",
+            "grpcs://127.0.0.1:7051",
         ] {
             assert_eq!(Target::parse(url).unwrap().to_string(), url);
         }
@@ -437,6 +467,7 @@ mod tests {
         assert!(says("postgres://u@x/db?sslmode=prefer").contains("sslmode=require"));
         assert!(says("postgres://u@x/db?connect_timeout=1").contains("connect_timeout=1"));
         assert!(says("ws://me:pass@h").contains("no login"));
+        assert!(says("grpc://me:pass@h").contains("--metadata"));
         assert!(says("redis://me:100%@h").contains("%25"));
         assert!(says("mqtt://h?version=4").contains(r#"version "4""#));
         assert!(says("mongodb://:p@x/db").contains("names no user"));

@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
+use model::Scheme;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -33,7 +34,7 @@ pub fn load(chain: &Path, key: &Path) -> Result<Certificate, NodeError> {
         fs::read_to_string(path).map_err(|e| NodeError::Certificate(format!("{}: {e}", path.display())))
     };
     let certificate = Certificate { chain_pem: read(chain)?, key_pem: read(key)? };
-    certificate.server_config()?;
+    certificate.server_config(Scheme::Tls)?;
     Ok(certificate)
 }
 
@@ -71,7 +72,7 @@ pub fn self_signed(directory: &Path) -> Result<Certificate, NodeError> {
         .ok_or_else(|| failed(&whole, &"it holds no key; remove it, and a new one is signed"))?;
     let certificate =
         Certificate { chain_pem: text[..key_at].to_owned(), key_pem: text[key_at..].to_owned() };
-    certificate.server_config()?;
+    certificate.server_config(Scheme::Tls)?;
     let public = directory.join(CA_FILE);
     if fs::read_to_string(&public).ok().as_ref() != Some(&certificate.chain_pem) {
         let mut draft = tempfile::NamedTempFile::new_in(directory).map_err(|e| failed(directory, &e))?;
@@ -82,11 +83,11 @@ pub fn self_signed(directory: &Path) -> Result<Certificate, NodeError> {
 }
 
 impl Certificate {
-    /// What every TLS connection of a server with this certificate shares.
+    /// What every TLS connection of a server with this certificate shares that speaks such a protocol within.
     ///
     /// # Errors
     /// If the PEM text holds no certificate or key, or they do not belong together.
-    pub fn server_config(&self) -> Result<Arc<ServerConfig>, NodeError> {
+    pub fn server_config(&self, scheme: Scheme) -> Result<Arc<ServerConfig>, NodeError> {
         let bad = |e: &dyn std::fmt::Display| NodeError::Certificate(e.to_string());
         let chain = CertificateDer::pem_slice_iter(self.chain_pem.as_bytes())
             .collect::<Result<Vec<_>, _>>()
@@ -100,6 +101,7 @@ impl Certificate {
             .map_err(|e| bad(&e))?;
         // The node's clients do not come back: tickets would be made and kept for nobody.
         config.send_tls13_tickets = 0;
+        config.alpn_protocols = scheme.alpn().map(<[u8]>::to_vec).into_iter().collect();
         config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
         Ok(Arc::new(config))
     }

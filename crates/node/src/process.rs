@@ -75,14 +75,13 @@ pub(crate) fn serve(
         signal_hook::low_level::pipe::register(signal, end).map_err(|e| setup(&e))?;
     }
     reactor.watch(stopped.as_fd()).map_err(|e| setup(&e))?;
-    let tls = match &config.certificate {
-        Some(certificate) => Some(certificate.server_config()?),
-        None => None,
-    };
     for listen in &config.listen {
         let socket = socket::listen(listen.address, config.backlog, config.processes > 1)
             .map_err(|e| NodeError::Listen(listen.address, io::Error::from(e).to_string()))?;
-        let tls = tls.clone().filter(|_| listen.scheme.is_tls());
+        let tls = match &config.certificate {
+            Some(certificate) if listen.scheme.is_tls() => Some(certificate.server_config(listen.scheme)?),
+            _ => None,
+        };
         reactor.listen(socket, tls).map_err(|e| setup(&e))?;
     }
     let mut keeper = Keeper { config, board, process: process as usize };
@@ -100,7 +99,8 @@ fn keep(
     keeper: &mut Keeper<'_>,
     descriptors: u64,
 ) -> Result<(), NodeError> {
-    let streams = keeper.config.listen.iter().any(|l| l.scheme.plain() != Scheme::Tcp);
+    let streams =
+        keeper.config.listen.iter().any(|l| !matches!(l.scheme.plain(), Scheme::Tcp | Scheme::Grpc));
     let heartbeat = clock::from_seconds(keeper.config.heartbeat_seconds);
     let processes = keeper.config.processes;
     let mut walk =
@@ -181,12 +181,12 @@ impl Owner<Service, Note> for Keeper<'_> {
     }
 
     fn accepted(&mut self, listener: usize, now: Nanos) -> Option<(Slot, Note)> {
-        let echo = self.config.listen[listener].scheme.plain() == Scheme::Tcp;
+        let scheme = self.config.listen[listener].scheme.plain();
         self.add(Count::Accepted, 1);
         let full = self.config.max_connections.is_some_and(|most| self.board.total(Count::Live) >= most);
         if full {
             self.add(Count::TurnedAway, 1);
-            if echo {
+            if scheme == Scheme::Tcp {
                 return None;
             }
         }
@@ -197,10 +197,12 @@ impl Owner<Service, Note> for Keeper<'_> {
             // Written, not zeroed: untouched pages would cost nothing.
             _ballast: (bytes > 0 && !full).then(|| vec![0xB5; bytes].into_boxed_slice()),
         };
-        let slot = match (full, echo) {
-            (true, _) => Slot::refusing(),
-            (false, true) => Slot::echo(),
-            (false, false) => Slot::http(),
+        let slot = match (scheme, full) {
+            (Scheme::Grpc, true) => Slot::refusing_grpc(),
+            (Scheme::Grpc, false) => Slot::grpc(),
+            (_, true) => Slot::refusing(),
+            (Scheme::Tcp, false) => Slot::echo(),
+            (_, false) => Slot::http(),
         };
         Some((slot, note))
     }

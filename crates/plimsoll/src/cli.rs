@@ -7,6 +7,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use model::talk::{Arrivals, Start};
 use model::units;
 
+use crate::call::CallArgs;
+
 /// How many client connections can a server hold, what does each one cost, what breaks first, and which setting lifts it?
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, max_term_width = 100, after_help = EXAMPLES)]
@@ -64,11 +66,13 @@ Examples:
   plimsoll hold tcp://127.0.0.1:7000 -c 100k --until-it-breaks --html report.html
   plimsoll hold sse://127.0.0.1:7080/events -c 10k --fail-if 'verify.latency.p99_ms > 50'
   plimsoll hold postgres://app:secret@10.0.0.7/shop -c 500 --heartbeat 30s
+  plimsoll hold grpc://10.0.0.8 -c 5000 --heartbeat 5m --call chat.v1.Chat/Post --data '{\"text\": \"hi\"}'
 
 The target is tcp, tls, http, https, ws, wss, sse, sses, redis, rediss, nats, mqtt, mqtts (?version=5 for
-MQTT 5), postgres, mongodb or ignite (Apache Ignite 3). Heartbeats: tcp and tls send 32 bytes and expect them
-back (or --send and --expect); http and https a GET of the URL's path; ws, redis, nats, mqtt and mongodb a
-ping, ignite its own; on sse, the server's comments and events are the heartbeats; postgres an empty query.
+MQTT 5), postgres, mongodb, ignite (Apache Ignite 3), grpc or grpcs. Heartbeats: tcp and tls send 32 bytes
+and expect them back (or --send and --expect); http and https a GET of the URL's path; ws, redis, nats, mqtt,
+mongodb and grpc a ping, ignite its own; on sse, the server's comments and events are the heartbeats; postgres
+an empty query.
 
 Logins stand in the URL: SCHEME://USER:PASSWORD@HOST, characters such as / and @ written %2F and %40;
 nats://TOKEN@HOST too. postgres://USER:PASSWORD@HOST/DATABASE?sslmode=disable|require|verify-full, directly
@@ -114,8 +118,11 @@ pub(crate) struct HoldArgs {
 
     /// Verify each connection with a real operation beside its heartbeats: a query, a command, a message, as
     /// docs/protocols.md has it for the scheme; `default`: what the scheme has of its own
-    #[arg(long, value_name = "OPERATION", env = "PLIMSOLL_VERIFY_WITH")]
+    #[arg(long, value_name = "OPERATION", env = "PLIMSOLL_VERIFY_WITH", conflicts_with = "call")]
     pub(crate) verify_with: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) call: CallArgs,
 
     #[command(flatten)]
     pub(crate) run: RunArgs,
@@ -126,6 +133,8 @@ Examples:
   plimsoll talk ws://127.0.0.1:7080/ws --serve -c 10k --messages 20 --rate 1/s
   plimsoll talk tcp://127.0.0.1:7000 --serve -c 5k --messages 100 --rate 10/s --arrivals poisson
   plimsoll talk ws://chat.internal/ws -c 20k --start together --html talk.html
+  plimsoll talk grpc://127.0.0.1:7050 --serve -c 28232 --messages 20 --rate 1/s
+  plimsoll talk redis://127.0.0.1 -c 5k --message 'SET greeting hello'
   plimsoll talk tcp://127.0.0.1:7000 -c 1k --fail-if 'talk.latency.p99_ms > 50'
 
 All connections are opened in stages and verified with one message each. Then, at one instant, every one
@@ -155,8 +164,11 @@ pub(crate) struct TalkArgs {
     pub(crate) rate: f64,
 
     /// What a message says, as docs/protocols.md has it for the scheme; default: what the scheme has of its own
-    #[arg(long, value_name = "TEXT", env = "PLIMSOLL_MESSAGE")]
+    #[arg(long, value_name = "TEXT", env = "PLIMSOLL_MESSAGE", conflicts_with = "call")]
     pub(crate) message: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) call: CallArgs,
 
     /// What lies between two messages of a connection: always the same time, or a random one
     #[arg(long, value_enum, default_value_t = ArrivalsArg::Constant, env = "PLIMSOLL_ARRIVALS")]
@@ -378,12 +390,13 @@ Examples:
   plimsoll serve tcp://127.0.0.1:9000 --processes 8 --ballast 10KiB
   plimsoll serve wss://127.0.0.1:9443 --cert cert.pem --key key.pem --idle-timeout 60s
 
-ws and sse are paths of the HTTP server: /ws echoes, /events streams; /healthz and /metrics answer too.";
+ws and sse are paths of the HTTP server: /ws echoes, /events streams; /healthz and /metrics answer too. grpc is
+plimsoll.v1.Messaging with Echo (unary) and Talk (bidirectional), grpc.health.v1.Health/Check, and reflection.";
 
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_EXAMPLES)]
 pub(crate) struct ServeArgs {
-    /// What to listen on; default: tcp on 7000, tls on 7001, http on 7080, https on 7081, all on 127.0.0.1
+    /// What to listen on; default: tcp on 7000, tls on 7001, grpc on 7050, grpcs on 7051, http on 7080, https on 7081, all on 127.0.0.1
     pub(crate) urls: Vec<String>,
 
     /// Processes that share the ports; needed above the descriptor limit of one

@@ -15,13 +15,14 @@ use observe::{Finder, Observer, Root};
 use reactor::socket;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::call::CallArgs;
 use crate::cli::{HoldArgs, RunArgs, SightArgs};
 use crate::conduct::{Conducted, Conductor};
 use crate::live::Live;
 use crate::outputs::Outputs;
 use crate::progress::{Audience, Lines, Quiet};
 use crate::serving::{self, Beside};
-use crate::{Failed, operation, reach, sight};
+use crate::{Failed, call, operation, reach, sight};
 
 /// The nice value of the coordinator's thread.
 const LOOKER_PRIORITY: i32 = -10;
@@ -35,7 +36,8 @@ pub(crate) const LEAST_PATIENCE_SECONDS: f64 = 10.0;
 /// Runs a hold; gives the exit code.
 pub(crate) fn hold(args: &HoldArgs) -> Result<u8, Failed> {
     let target = checked_target(&args.url, &args.run)?;
-    run(spec_of(args, target)?, "hold", &args.run)
+    call::check(&args.call, &target)?;
+    run(spec_of(args, target)?, "hold", &args.run, Some(&args.call))
 }
 
 /// The target, and whether the thresholds ask for figures that there are: known before anything is begun.
@@ -61,7 +63,12 @@ pub(crate) fn common_spec(target: Target, connections: u64, args: &RunArgs) -> S
 }
 
 /// Runs what is asked, from the outputs' opening to their writing; gives the exit code.
-pub(crate) fn run(mut spec: Spec, experiment: &str, args: &RunArgs) -> Result<u8, Failed> {
+pub(crate) fn run(
+    mut spec: Spec,
+    experiment: &str,
+    args: &RunArgs,
+    call: Option<&CallArgs>,
+) -> Result<u8, Failed> {
     if spec.serve {
         serving::check_served(&spec.target)?;
     }
@@ -82,6 +89,11 @@ pub(crate) fn run(mut spec: Spec, experiment: &str, args: &RunArgs) -> Result<u8
     } else {
         None
     };
+    if let Some(operation) =
+        call.map(|c| call::operation(c, &spec, &addresses, ca_pem.as_deref())).transpose()?
+    {
+        spec.operation = operation.or(spec.operation);
+    }
 
     let mut eyes = sight::eyes(&args.sight, &addresses)?;
     let host = eyes.host();
@@ -170,9 +182,18 @@ fn command_line() -> Vec<String> {
             words[at] = "--observer-token=…".to_owned();
         } else if at > 0 && words[at - 1] == "--observer-token" {
             words[at] = "…".to_owned();
+        } else if let Some(pair) = words[at].strip_prefix("--metadata=") {
+            words[at] = format!("--metadata={}", named_only(pair));
+        } else if at > 0 && words[at - 1] == "--metadata" {
+            words[at] = named_only(&words[at]);
         }
     }
     words
+}
+
+/// `name=value` without the value.
+fn named_only(pair: &str) -> String {
+    format!("{}=…", pair.split('=').next().unwrap_or_default())
 }
 
 /// Who watches: the live view where the terminal can show it, else plain lines.

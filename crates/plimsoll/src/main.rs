@@ -1,5 +1,6 @@
 //! The binary: a file per subcommand, and one exit code for each way to end.
 
+mod call;
 mod cli;
 mod conduct;
 mod doctor;

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::net::TcpListener;
 
+use model::Scheme;
 use observe::Service;
 
 use crate::cli::ObserveArgs;
@@ -23,7 +24,7 @@ pub(crate) fn observe(args: &ObserveArgs) -> Result<(), Failed> {
         _ if args.tls => Some(serving::own_certificate()?),
         _ => None,
     };
-    let tls = certificate.as_ref().map(node::Certificate::server_config).transpose()?;
+    let tls = certificate.as_ref().map(|c| c.server_config(Scheme::Https)).transpose()?;
     let listener = TcpListener::bind(args.listen)
         .map_err(|e| Failed::CannotRun(format!("cannot listen on {}: {e}", args.listen)))?;
     let scheme = if tls.is_some() { "https" } else { "http" };

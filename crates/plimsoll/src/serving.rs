@@ -16,8 +16,14 @@ use crate::cli::ServeArgs;
 use crate::reach;
 
 /// Where the node listens if nothing else is said.
-const DEFAULTS: [&str; 4] =
-    ["tcp://127.0.0.1:7000", "tls://127.0.0.1:7001", "http://127.0.0.1:7080", "https://127.0.0.1:7081"];
+const DEFAULTS: [&str; 6] = [
+    "tcp://127.0.0.1:7000",
+    "tls://127.0.0.1:7001",
+    "grpc://127.0.0.1:7050",
+    "grpcs://127.0.0.1:7051",
+    "http://127.0.0.1:7080",
+    "https://127.0.0.1:7081",
+];
 
 /// A share of its descriptors that a node's process leaves unused: connections fall to processes by a hash, so
 /// that some get a few more than others.
@@ -91,10 +97,10 @@ pub(crate) fn check_served(target: &Target) -> Result<(), Failed> {
 fn announce(targets: &[Target], processes: u32, own_certificate: bool) {
     let mut text = String::new();
     for target in targets {
-        let paths = if target.scheme.plain() == Scheme::Http {
-            "   (also /ws, /events, /healthz, /metrics)"
-        } else {
-            ""
+        let paths = match target.scheme.plain() {
+            Scheme::Http => "   (also /ws, /events, /healthz, /metrics)",
+            Scheme::Grpc => "   (plimsoll.v1.Messaging, with health and reflection)",
+            _ => "",
         };
         text += &format!("listening on {target}{paths}\n");
     }

@@ -9,7 +9,7 @@ use crate::hold::{checked_target, common_spec, run};
 /// Runs a storm; gives the exit code.
 pub(crate) fn storm(args: &StormArgs) -> Result<u8, Failed> {
     let target = checked_target(&args.url, &args.run)?;
-    run(spec_of(args, target)?, "storm", &args.run)
+    run(spec_of(args, target)?, "storm", &args.run, None)
 }
 
 /// Reads the arguments into what is asked.

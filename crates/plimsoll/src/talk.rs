@@ -4,12 +4,13 @@ use model::{Spec, TalkSpec, Target};
 
 use crate::cli::TalkArgs;
 use crate::hold::{LEAST_PATIENCE_SECONDS, checked_target, common_spec, run};
-use crate::{Failed, operation};
+use crate::{Failed, call, operation};
 
 /// Runs a talk; gives the exit code.
 pub(crate) fn talk(args: &TalkArgs) -> Result<u8, Failed> {
     let target = checked_target(&args.url, &args.run)?;
-    run(spec_of(args, target)?, "talk", &args.run)
+    call::check(&args.call, &target)?;
+    run(spec_of(args, target)?, "talk", &args.run, Some(&args.call))
 }
 
 /// Reads the arguments into what is asked.

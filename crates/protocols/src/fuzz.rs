@@ -5,14 +5,15 @@
 //!
 //! The first byte of the input chooses a setup; the rest is a [script](Step).
 
-use model::{FailureKind, Operation, Scheme, Target};
+use model::{Call, CallKind, FailureKind, Operation, Scheme, Target};
 
+use crate::h2::frame;
 use crate::machine::{Cue, Driver, Fact, Machine, Out};
 use crate::mongodb::MongoDb;
 use crate::postgres::Postgres;
 use crate::scram::Secret;
 use crate::serve::{Service, Slot};
-use crate::{Plan, http, ignite, mqtt, nats, redis, sse, tcp, ws};
+use crate::{Plan, grpc, http, ignite, mqtt, nats, redis, sse, tcp, ws};
 
 /// One step of a script, as it stands in the input: `0` asks, `1` finishes, `2` operates, and any other byte `n` is
 /// followed by `n - 2` bytes from the peer (fewer at the end of the input).
@@ -170,25 +171,55 @@ pub fn ignite(input: &[u8]) {
     });
 }
 
-/// Fuzzes [`Service`] from each of its states.
+/// Fuzzes [`grpc::Grpc`] with each kind of call, and without one: every other setup starts when the node has sent its
+/// settings. Each ask is followed by an operation, where there is one.
+pub fn grpc(input: &[u8]) {
+    let call = |kind, streams| Call {
+        path: "/a.B/C".to_owned(),
+        request: b"request".to_vec(),
+        kind,
+        metadata: Vec::new(),
+        streams,
+    };
+    client::<grpc::Grpc>(input, |setup| {
+        let call = match setup / 2 % 4 {
+            0 => None,
+            1 => Some(call(CallKind::Unary, 1)),
+            2 => Some(call(CallKind::ServerStreaming, 1)),
+            _ => Some(call(CallKind::Bidirectional, 2)),
+        };
+        let operation = call.map(|call| Operation { call: Some(call), ..Operation::default() });
+        Plan { operation, ..plan("grpc://h:1") }
+    });
+}
+
+/// Fuzzes [`Service`] from each of its states but gRPC.
 pub fn serve(input: &[u8]) {
     let Some((&setup, script)) = input.split_first() else { return };
-    let slot = if setup % 8 == 0 {
-        Slot::echo()
-    } else if setup % 8 == 1 {
-        Slot::refusing()
-    } else {
-        Slot::http()
+    let slot = || match setup % 8 {
+        0 => Slot::echo(),
+        1 => Slot::refusing(),
+        _ => Slot::http(),
     };
     let greeting = match setup % 8 {
         2 | 3 => greeting::<ws::WebSocket>(&plan("ws://h/ws")),
         4 => greeting::<sse::EventStream>(&plan("sse://h/events")),
         _ => Vec::new(),
     };
+    serving(input, slot, &greeting, script);
+}
+
+/// Fuzzes [`Service`] where it speaks gRPC: every other setup starts when a client has greeted it.
+pub fn serve_grpc(input: &[u8]) {
+    let Some((&setup, script)) = input.split_first() else { return };
+    let greeting = if setup % 2 == 1 { greeting::<grpc::Grpc>(&plan("grpc://h:1")) } else { Vec::new() };
+    serving(input, || if setup % 8 == 0 { Slot::refusing_grpc() } else { Slot::grpc() }, &greeting, script);
+}
+
+fn serving(input: &[u8], slot: impl Fn() -> Slot, greeting: &[u8], script: &[u8]) {
     same_in_any_pieces(input, |piece| {
-        let mut play =
-            Play { machine: node(), slot, pending: Vec::new(), outcome: Outcome::default(), piece };
-        play.bytes(&greeting);
+        let mut play = Play { piece, ..Play::new(node(), slot()) };
+        play.bytes(greeting);
         play.script(script, |_, step| step == Step::Ask);
         play.outcome
     });
@@ -203,8 +234,8 @@ fn node() -> Service {
 fn operating(setup: u8, plan: Plan, text: &str) -> Plan {
     let operation = match setup / 8 % 4 {
         0 => None,
-        1 => Some(Operation { text: None }),
-        _ => Some(Operation { text: Some(text.to_owned()) }),
+        1 => Some(Operation { text: None, ..Operation::default() }),
+        _ => Some(Operation { text: Some(text.to_owned()), ..Operation::default() }),
     };
     Plan { operation, ..plan }
 }
@@ -236,6 +267,9 @@ fn client_of<D: Driver>(input: &[u8], plan: impl Fn(u8) -> Plan, make: impl Fn(&
     if setup % 2 == 1 && matches!(D::FACTS.scheme, Scheme::Ws | Scheme::Sse) {
         let agreed = node().on(&mut Slot::http(), Cue::Bytes(&greeting::<D>(&plan)), &mut answer);
         assert!(agreed.is_ok());
+    }
+    if setup % 2 == 1 && D::FACTS.scheme == Scheme::Grpc {
+        frame::settings(&mut answer.bytes, &[]);
     }
     same_in_any_pieces(input, |piece| {
         let mut play = Play::new(make(&plan), D::Slot::default());
@@ -270,7 +304,8 @@ struct Play<M: Machine> {
 
 impl<M: Machine> Play<M> {
     fn new(machine: M, slot: M::Slot) -> Self {
-        Self { machine, slot, pending: Vec::new(), outcome: Outcome::default(), piece: usize::MAX }
+        let outcome = Outcome::default();
+        Self { machine, slot, pending: Vec::new(), outcome, piece: usize::MAX }
     }
 
     /// Plays a script; `may` says whether such a cue can be given to who has reported these facts.

@@ -9,6 +9,8 @@ mod bson;
 mod extended_json;
 mod frame;
 pub mod fuzz;
+pub mod grpc;
+mod h2;
 mod head;
 pub mod http;
 pub mod ignite;
@@ -21,6 +23,7 @@ pub mod nats;
 mod nonce;
 mod numbered;
 pub mod postgres;
+mod protobuf;
 mod quote;
 pub mod redis;
 mod scram;
@@ -155,6 +158,7 @@ drivers![
     postgres::Postgres,
     mongodb::MongoDb,
     ignite::Ignite,
+    grpc::Grpc,
 ];
 
 #[cfg(test)]

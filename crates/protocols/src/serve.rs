@@ -1,8 +1,9 @@
-//! What does the node answer? The server side of tcp, http, ws and sse, as one machine.
+//! What does the node answer? The server side of tcp, http, ws, sse and grpc, as one machine.
 //!
 //! An idle connection owns nothing but its slot. A request, or a WebSocket frame, is answered when all of it is
 //! there; until then its bytes stay unconsumed with the caller, at most about 2 MiB of them.
 
+mod grpc;
 mod request;
 mod socket;
 
@@ -13,6 +14,7 @@ use model::Failure;
 use crate::machine::{Cue, Fact, Machine, Out};
 use crate::nonce::unhex;
 use crate::sse::{NUDGE, NUDGED};
+use grpc::Connection;
 use request::{Request, Status};
 use socket::Socket;
 
@@ -41,6 +43,9 @@ const MOST_NUDGE: usize = 64;
 /// The event stream is not sent in chunks: it ends with the connection (RFC 9112, section 6.3, item 8), so that
 /// a heartbeat costs its own bytes only. It answers nudges, see [`crate::sse::EventStream`].
 ///
+/// A gRPC slot answers HTTP/2 (RFC 9113): `plimsoll.v1.Messaging` with `Echo` and `Talk`, `grpc.health.v1.Health/Check`,
+/// and server reflection, which describes them all; their files stand in `proto/`.
+///
 /// [`Cue::Ask`] keeps a quiet connection alive: a Ping on a WebSocket, a comment on an event stream, nothing
 /// elsewhere. The machine never fails: what is wrong is answered in the protocol's words and then [`Fact::Done`].
 pub struct Service {
@@ -55,12 +60,12 @@ impl fmt::Debug for Service {
 }
 
 /// What the node keeps of one connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Slot(State);
 
-const _: () = assert!(size_of::<Slot>() <= 12);
+const _: () = assert!(size_of::<Slot>() <= 16);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 enum State {
     /// Every byte comes back.
     Echo,
@@ -75,6 +80,8 @@ enum State {
     Socket(Socket),
     /// An event stream.
     Events,
+    /// HTTP/2 with calls of gRPC.
+    Grpc(Box<Connection>),
     /// All is said: whatever still comes is not looked at.
     Closed,
 }
@@ -93,6 +100,16 @@ impl Slot {
     /// A connection whose first HTTP request is answered with 503, and which then ends.
     pub fn refusing() -> Self {
         Self(State::Refusing)
+    }
+
+    /// A connection of gRPC.
+    pub fn grpc() -> Self {
+        Self(State::Grpc(Box::new(Connection::new(false))))
+    }
+
+    /// A connection of gRPC that is greeted with GOAWAY, and then ends.
+    pub fn refusing_grpc() -> Self {
+        Self(State::Grpc(Box::new(Connection::new(true))))
     }
 }
 
@@ -119,8 +136,10 @@ impl Machine for Service {
             (Cue::Ask, State::Events) => out.bytes.extend_from_slice(b": beat\n\n"),
             (Cue::Connected | Cue::Ask | Cue::Operate, _) | (Cue::Finish, State::Closed) => {}
             (Cue::Finish, state) => {
-                if let State::Socket(socket) = state {
-                    socket.finish(out);
+                match state {
+                    State::Socket(socket) => socket.finish(out),
+                    State::Grpc(connection) => connection.finish(&mut out.bytes),
+                    _ => {}
                 }
                 close(state, out);
             }
@@ -169,20 +188,24 @@ impl Service {
                 }
             },
             State::Events => events(state, bytes, out),
+            State::Grpc(connection) => connection.take(bytes, &mut out.bytes).unwrap_or_else(|| {
+                close(state, out);
+                bytes.len()
+            }),
             State::Closed => bytes.len(),
         }
     }
 
     fn request(&self, state: &mut State, bytes: &[u8], out: &mut Out) -> Result<usize, Status> {
         let Some(request) = Request::read(bytes)? else { return Ok(0) };
-        if *state == State::Refusing {
+        if matches!(state, State::Refusing) {
             let answer =
                 Answer { status: Status::FULL, lines: "Retry-After: 1\r\n", body: Status::FULL.words() };
             self.answer(Some(&request), false, &answer, out);
             close(state, out);
             return Ok(bytes.len());
         }
-        if request.expects_continue && *state == (State::Http { continued: false }) {
+        if request.expects_continue && matches!(state, State::Http { continued: false }) {
             out.bytes.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
             *state = State::Http { continued: true };
         }

@@ -128,7 +128,9 @@ fn a_redis_operation_is_refused_in_the_server_s_words() {
     }
     operating("GET a").fails("*2\r\n*4294967295\r\n", Protocol, "not the RESP answer");
     greeted::<Redis>("redis://h", b"+PONG\r\n").fails("$1\r\n", Protocol, "not the RESP answer");
-    let refused = |text: &str| check_operation(Scheme::Rediss, &Operation { text: Some(text.to_owned()) });
+    let refused = |text: &str| {
+        check_operation(Scheme::Rediss, &Operation { text: Some(text.to_owned()), ..Operation::default() })
+    };
     assert!(refused("subscribe news").unwrap_err().starts_with("SUBSCRIBE changes how"));
     assert_eq!(refused("LRANGE \"my list\" 0 -1"), Ok(()));
 }

@@ -163,10 +163,11 @@ fn an_http_operation_is_a_request_of_its_own() {
     assert!(said(Some("PUT /a é b")).ends_with("text/plain; charset=utf-8\r\nContent-Length: 4\r\n\r\né b"));
     assert!(said(Some("POST /a")).ends_with("Content-Length: 0\r\n\r\n"));
     for bad in ["", "/x", "get /x", "GET x", "CONNECT /x", "GET  /x"] {
-        let refused = check_operation(Scheme::Https, &Operation { text: Some(bad.to_owned()) });
+        let refused =
+            check_operation(Scheme::Https, &Operation { text: Some(bad.to_owned()), ..Operation::default() });
         assert!(refused.unwrap_err().contains("write METHOD /path or METHOD /path BODY"), "{bad}");
     }
-    assert_eq!(check_operation(Scheme::Http, &Operation { text: None }), Ok(()));
+    assert_eq!(check_operation(Scheme::Http, &Operation { text: None, ..Operation::default() }), Ok(()));
 }
 
 #[test]

@@ -4,10 +4,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may panic")]
 
-use model::Target;
+use model::{Operation, Target};
 use protocols::fuzz::{self, Step};
 use protocols::serve::{Service, Slot};
-use protocols::{Cue, Driver, Machine, Out, Plan, http, sse, tcp, ws};
+use protocols::{Cue, Driver, Machine, Out, Plan, grpc, http, sse, tcp, ws};
 
 /// A few seconds for all machines together, without optimization.
 const ROUNDS: usize = 6_000;
@@ -360,4 +360,68 @@ fn serving() {
             script(4, &[Ask, Bytes(b"plimsoll-nudge 00000007\r\nhm\nplimsoll-nudge x\n")]),
         ],
     );
+}
+
+/// What a client says that makes an operation, and what the node answers.
+fn call(call: model::Call) -> (Vec<u8>, Vec<u8>) {
+    let operation = Operation { call: Some(call), ..Operation::default() };
+    let driver = grpc::Grpc::new(&Plan { operation: Some(operation), ..plan("grpc://h") });
+    let node = Service::new("node", Box::new(String::new));
+    let (mut client, mut server) = (grpc::Slot::default(), Slot::grpc());
+    let (mut said, mut answered) = (Vec::new(), Vec::new());
+    for cue in [Cue::Connected, Cue::Ask, Cue::Operate, Cue::Operate, Cue::Finish] {
+        let mut ours = Out::default();
+        driver.on(&mut client, cue, &mut ours).unwrap();
+        while !ours.bytes.is_empty() {
+            let mut theirs = Out::default();
+            node.on(&mut server, Cue::Bytes(&ours.bytes), &mut theirs).unwrap();
+            said.append(&mut ours.bytes);
+            if !theirs.bytes.is_empty() {
+                driver.on(&mut client, Cue::Bytes(&theirs.bytes), &mut ours).unwrap();
+            }
+            answered.append(&mut theirs.bytes);
+        }
+    }
+    (said, answered)
+}
+
+fn calls() -> [(Vec<u8>, Vec<u8>); 3] {
+    use model::CallKind::{Bidirectional, Unary};
+    let of = |path: &str, kind, request: &[u8]| {
+        let (path, request) = (path.to_owned(), request.to_vec());
+        call(model::Call { path, request, kind, metadata: Vec::new(), streams: 2 })
+    };
+    [
+        of("/plimsoll.v1.Messaging/Talk", Bidirectional, b"\x0a\x05hello"),
+        of("/plimsoll.v1.Messaging/Echo", Unary, b"\x0a\x05hello"),
+        of("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Bidirectional, b"\x3a\0"),
+    ]
+}
+
+#[test]
+fn grpc_driver() {
+    use Step::{Ask, Bytes, Finish};
+    let away = b"\0\0\x0c\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0bcalm";
+    let mut seeds = vec![
+        script(1, &[Ask, Bytes(b"\0\0\x08\x06\x01\0\0\0\0\0\0\0\0\0\0\0\0"), Ask, Bytes(away)]),
+        script(0, &[Bytes(b"HTTP/1.1 400 Bad Request\r\n\r\n")]),
+    ];
+    for ((_, answers), setup) in calls().into_iter().zip([6, 2, 6]) {
+        let (settings, rest) = answers.split_at(9 + 12);
+        seeds.push(script(setup, &[Bytes(settings), Ask, Ask, Bytes(rest), Finish]));
+        seeds.push(script(setup + 1, &[Ask, Ask, Bytes(rest), Ask, Bytes(rest)]));
+    }
+    run(fuzz::grpc, &seeds);
+}
+
+#[test]
+fn serving_grpc() {
+    use Step::{Ask, Bytes, Finish};
+    let mut seeds = vec![script(0, &[Bytes(b"GET / HTTP/1.1\r\n\r\n")])];
+    for (said, _) in calls() {
+        seeds.push(script(2, &[Bytes(&said), Ask, Finish]));
+        let greeting = 24 + 9 + 12;
+        seeds.push(script(3, &[Bytes(&said[greeting..]), Bytes(&said[greeting..]), Finish]));
+    }
+    run(fuzz::serve_grpc, &seeds);
 }

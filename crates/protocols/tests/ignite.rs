@@ -46,7 +46,7 @@ fn error(code: u32, class: &str, words: &str) -> Vec<u8> {
 }
 
 fn open(operation: Option<&str>) -> Talk<Ignite> {
-    let operation = Some(Operation { text: operation.map(str::to_owned) });
+    let operation = Some(Operation { text: operation.map(str::to_owned), ..Operation::default() });
     let mut talk = Talk::with(&Plan { operation, ..plan("ignite://h") });
     assert_eq!(talk.hears(WELCOME), Ok(vec![Upgraded, Ready]));
     talk.said.clear();
@@ -198,7 +198,9 @@ fn garbage_is_told_at_its_first_bytes() {
 
 #[test]
 fn a_text_must_be_there() {
-    let check = |text: &str| check_operation(Scheme::Ignite, &Operation { text: Some(text.to_owned()) });
+    let check = |text: &str| {
+        check_operation(Scheme::Ignite, &Operation { text: Some(text.to_owned()), ..Operation::default() })
+    };
     assert!(check(" \n").unwrap_err().contains("SELECT 1"));
     assert_eq!(check("SELECT 2"), Ok(()));
     assert_eq!(check_operation(Scheme::Ignite, &Operation::default()), Ok(()));

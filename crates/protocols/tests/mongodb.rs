@@ -67,7 +67,7 @@ fn open(plan: &Plan) -> Talk<MongoDb> {
 }
 
 fn operating(text: Option<&str>) -> Talk<MongoDb> {
-    let operation = Operation { text: text.map(str::to_owned) };
+    let operation = Operation { text: text.map(str::to_owned), ..Operation::default() };
     assert_eq!(MongoDb::check(&operation), Ok(()));
     open(&Plan { operation: Some(operation), ..plan("mongodb://h/shop") })
 }
@@ -309,7 +309,8 @@ fn operations_are_commands() {
     assert_eq!(said(Some(theirs)), find("c", &[b"\x08singleBatch\0\0", &shop]));
     assert_eq!(said(Some(r#"{"count": "c"}"#)), document(&[&text("count", "c"), &shop]));
     for wrong in ["find c", "[]", "{}", r#"{"find": {"$oid": "x"}}"#] {
-        let said = MongoDb::check(&Operation { text: Some(wrong.to_owned()) }).unwrap_err();
+        let said =
+            MongoDb::check(&Operation { text: Some(wrong.to_owned()), ..Operation::default() }).unwrap_err();
         assert!(said.starts_with("the operation "), "{said}");
     }
     assert_eq!(MongoDb::check(&Operation::default()), Ok(()));

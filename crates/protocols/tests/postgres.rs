@@ -50,7 +50,7 @@ impl Talk {
 
     /// The same, whose operation is under way.
     fn operating(text: Option<&str>) -> Self {
-        let operation = Some(Operation { text: text.map(str::to_owned) });
+        let operation = Some(Operation { text: text.map(str::to_owned), ..Operation::default() });
         let mut talk = Self::with(&Plan { operation, ..Plan::to(Target::parse(URL).unwrap()) }).opened();
         talk.cue(Cue::Operate).unwrap();
         talk
@@ -300,7 +300,9 @@ fn an_operation_that_is_refused() {
     }
     Talk::operating(None).fails(b"Z\0\0\0\x05I", Protocol, "no place");
     Talk::operating(None).fails(b"D\x40\0\0\x01", Protocol, "no place");
-    let refused = |text: String| check_operation(Scheme::Postgres, &Operation { text: Some(text) });
+    let refused = |text: String| {
+        check_operation(Scheme::Postgres, &Operation { text: Some(text), ..Operation::default() })
+    };
     assert!(refused("SELECT '\0'".to_owned()).unwrap_err().contains("NUL"));
     assert!(refused(" ".repeat(2 << 20)).unwrap_err().contains("at most 1048576"));
     assert_eq!(refused("SELECT 1".to_owned()), Ok(()));

@@ -2,10 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers may panic")]
 
-use model::{Failure, FailureKind, Target};
+use model::{Call, Failure, FailureKind, Operation, Target};
 use proptest::prelude::*;
 use protocols::serve::{Service, Slot};
-use protocols::{Cue, Driver, Fact, Machine, Out, Plan, http, sse, tcp, ws};
+use protocols::{Cue, Driver, Fact, Machine, Out, Plan, grpc, http, sse, tcp, ws};
 
 /// One end of a connection: a machine, its slot, and what it has not consumed.
 struct End<M: Machine> {
@@ -127,6 +127,7 @@ proptest! {
             holds::<http::KeepAlive>(&plan(&format!("http://h{path}")), Slot::http(), false, &pieces);
         }
         holds::<ws::WebSocket>(&plan("ws://h"), Slot::http(), true, &pieces);
+        holds::<grpc::Grpc>(&plan("grpc://h"), Slot::grpc(), true, &pieces);
     }
 
     #[test]
@@ -152,6 +153,7 @@ fn byte_by_byte() {
     holds::<tcp::Echo>(&plan("tcp://h:1"), Slot::echo(), false, &[1]);
     holds::<http::KeepAlive>(&plan("http://h"), Slot::http(), false, &[1]);
     holds::<ws::WebSocket>(&plan("ws://h"), Slot::http(), true, &[1]);
+    holds::<grpc::Grpc>(&plan("grpc://h"), Slot::grpc(), true, &[1]);
 }
 
 #[test]
@@ -173,6 +175,42 @@ fn a_full_node_says_so_to_each_protocol() {
     refused::<http::KeepAlive>("http://h");
     refused::<ws::WebSocket>("ws://h");
     refused::<sse::EventStream>("sse://h");
+    let mut pair = Pair::<grpc::Grpc>::new(&plan("grpc://h"), Slot::refusing_grpc());
+    pair.settle(&[1000]);
+    let failure = pair.client.failed.unwrap();
+    assert_eq!(failure.kind, FailureKind::ServerRefused);
+    assert!(failure.text.contains("as many connections as it may"), "{failure:?}");
+    assert_eq!(pair.server.facts, [Fact::Done]);
+}
+
+/// Operations between heartbeats, of each kind that the node serves: every one is answered, and told apart.
+#[test]
+fn calls_are_carried_out_beside_heartbeats() {
+    use model::CallKind::{Bidirectional, Unary};
+    let call = |path: &str, kind, size| {
+        Some(Call { path: path.to_owned(), request: vec![7; size], kind, metadata: Vec::new(), streams: 3 })
+    };
+    for call in [
+        None,
+        call("/plimsoll.v1.Messaging/Talk", Bidirectional, 100_000),
+        call("/plimsoll.v1.Messaging/Echo", Unary, 100_000),
+        call("/grpc.health.v1.Health/Check", Unary, 0),
+    ] {
+        let operation = Some(Operation { text: None, call });
+        let plan = Plan { operation, ..plan("grpc://h") };
+        let mut pair = Pair::<grpc::Grpc>::new(&plan, Slot::grpc());
+        pair.settle(&[5000]);
+        for _ in 0..4 {
+            pair.ask();
+            for _ in 0..3 {
+                pair.to_server.append(&mut pair.client.cue(Cue::Operate));
+            }
+        }
+        pair.settle(&[5000, 70, 20_000]);
+        assert_eq!(pair.client.failed, None, "{plan:?}");
+        assert_eq!((pair.client.count(Fact::Answered), pair.client.count(Fact::Operated)), (4, 12));
+        assert!(pair.client.pending.is_empty() && pair.server.pending.is_empty());
+    }
 }
 
 #[test]
@@ -208,6 +246,13 @@ fn a_node_that_goes_away_says_so() {
         (failure.kind, failure.text.as_str()),
         (FailureKind::Closed, "the server closed the WebSocket with code 1001")
     );
+    let mut pair = Pair::<grpc::Grpc>::new(&plan("grpc://h"), Slot::grpc());
+    pair.settle(&[1000]);
+    pair.to_client = pair.server.cue(Cue::Finish);
+    pair.settle(&[1000]);
+    let failure = pair.client.failed.unwrap();
+    assert_eq!(failure.kind, FailureKind::Closed);
+    assert!(failure.text.contains("GOAWAY NO_ERROR: \"the node ends\""), "{failure:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 mod caller;
 pub mod experiments;
 mod sources;
-mod trust;
+pub mod trust;
 
 use std::io;
 

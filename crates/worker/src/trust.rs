@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fleet::Assignment;
-use model::{Scheme, SslMode};
+use model::{Scheme, SslMode, Target};
 use reactor::tls::ClientTls;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -18,13 +18,13 @@ use crate::WorkerError;
 pub(crate) fn from_the_start(assignment: &Assignment) -> Result<Option<ClientTls>, WorkerError> {
     let spec = &assignment.spec;
     let speaks_tls = spec.target.begins_with_tls();
-    speaks_tls.then(|| client(&spec.target.host, assignment.ca_pem.as_deref(), spec.insecure)).transpose()
+    speaks_tls.then(|| client(&spec.target, assignment.ca_pem.as_deref(), spec.insecure)).transpose()
 }
 
 /// The same for a protocol that asks for TLS in its own words first; `None` if this target's URL does not want it.
 pub(crate) fn on_request(assignment: &Assignment) -> Result<Option<ClientTls>, WorkerError> {
     let spec = &assignment.spec;
-    let believing = |insecure| client(&spec.target.host, assignment.ca_pem.as_deref(), insecure);
+    let believing = |insecure| client(&spec.target, assignment.ca_pem.as_deref(), insecure);
     match (spec.target.scheme, spec.target.ssl_mode()) {
         (Scheme::Postgres, SslMode::Require) => believing(true).map(Some),
         (Scheme::Postgres, SslMode::VerifyFull) => believing(spec.insecure).map(Some),
@@ -35,8 +35,13 @@ pub(crate) fn on_request(assignment: &Assignment) -> Result<Option<ClientTls>, W
     }
 }
 
-fn client(host: &str, ca_pem: Option<&str>, insecure: bool) -> Result<ClientTls, WorkerError> {
-    let name = ServerName::try_from(host.to_owned())
+/// Makes what connections to one target share that speak TLS, whoever opens them.
+///
+/// # Errors
+/// If the host cannot be the name of a TLS server, or nobody is trusted.
+pub fn client(target: &Target, ca_pem: Option<&str>, insecure: bool) -> Result<ClientTls, WorkerError> {
+    let host = &target.host;
+    let name = ServerName::try_from(host.clone())
         .map_err(|_| WorkerError::Setup(format!("{host:?} cannot be the name of a TLS server")))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let setup = |e: &dyn std::fmt::Display| WorkerError::Setup(format!("TLS: {e}"));
@@ -70,6 +75,7 @@ fn client(host: &str, ca_pem: Option<&str>, insecure: bool) -> Result<ClientTls,
     };
     // Each connection is a new client: tickets would only cost memory on both sides.
     config.resumption = Resumption::disabled();
+    config.alpn_protocols = target.scheme.alpn().map(<[u8]>::to_vec).into_iter().collect();
     Ok(ClientTls { config: Arc::new(config), name })
 }
 

@@ -155,11 +155,10 @@ fn five_hundred_clients_are_held_on_ferretdb() {
     let few = ["-c", "50", "--stages", "1", "--hold", "1s", "--heartbeat", "500ms"];
     let refused = hold(&url.replace("sword", "plough"), &few);
     refused.expect_code(3);
-    refused.expect_words(&[
-        "AuthenticationFailed",
-        "authSource=admin",
-        "check the user and the password in the URL",
-    ]);
+    let words = &refused.result().connections.failed_example[&FailureKind::LoginRefused];
+    for said in ["AuthenticationFailed", "authSource=admin", "check the user and the password in the URL"] {
+        assert!(words.contains(said), "{words}");
+    }
     assert!(refused.seconds < 60.0 && !refused.said().contains("plough"), "{}", refused.said());
     let failed = refused.result().connections.failed;
     assert_eq!(failed.keys().collect::<Vec<_>>(), [&FailureKind::LoginRefused], "{failed:?}");
@@ -277,4 +276,73 @@ fn an_ignite_node_without_descriptors_is_told_by_what_it_never_answers() {
         result.connections.failed_total()
     );
     assert!(nofile.evidence.iter().any(|line| line.starts_with(&told)), "{:?}", nofile.evidence);
+}
+
+#[test]
+fn five_hundred_connections_are_held_on_grpc_go() {
+    let Some(go) = Stranger::start("grpc-go") else { return };
+    let url = format!("grpc://127.0.0.1:{}", go.port);
+    let ended = trusted(|| hold(&url, &["-c", "500", "--stages", "5", "--hold", "3s", "--heartbeat", "1s"]));
+    ended.expect_code(0);
+    let result = ended.result();
+    let seen = &result.connections;
+    assert_eq!((seen.held, seen.verified, seen.failed_total()), (500, 500, 0), "{:?}", seen.failed);
+    assert!(result.heartbeat.answered > 0 && result.heartbeat.missed == 0, "{:?}", result.heartbeat);
+    assert_eq!(processes(&result), [("grpc-go", "listens")]);
+    assert_eq!(phases(&result), ["ready", "tcp", "upgrade"]);
+    let cost = result.cost.target.user_bytes_per_connection.expect("its memory is seen");
+    assert!((10e3..1e6).contains(&cost.value), "goroutines and buffers for each connection: {cost:?}");
+}
+
+/// Calls of each kind, by what the server tells of itself; without its token, nobody is let in.
+#[test]
+fn a_service_that_describes_itself_is_called() {
+    let Some(go) = Stranger::start_with("grpc-go", &[("TOKEN", "swordfish")]) else { return };
+    let url = format!("grpc://127.0.0.1:{}", go.port);
+    let calls = |method: &str, more: &[&str]| {
+        let method = format!("grpc.testing.TestService/{method}");
+        let call = ["--call", &method, "--data", r#"{"payload": {"body": "aGVsbG8="}}"#];
+        let flags = ["-c", "50", "--stages", "1", "--hold", "1s", "--heartbeat", "1s"];
+        hold(&url, &[&flags[..], &call, more].concat())
+    };
+    calls("StreamingOutputCall", &[]).expect_code(0);
+    calls("FullDuplexCall", &["--streams", "3"]).expect_code(0);
+    let ended = calls("UnaryCall", &["--metadata", "authorization=Bearer swordfish"]);
+    ended.expect_code(0);
+    let written = std::fs::read_to_string(ended.file()).expect("the result");
+    assert!(!format!("{written}{}", ended.said()).contains("swordfish"), "the token is shown nowhere");
+    let refused = calls("UnaryCall", &[]);
+    refused.expect_code(3);
+    assert_eq!(
+        refused.result().connections.failed.into_keys().collect::<Vec<_>>(),
+        [FailureKind::LoginRefused]
+    );
+    for (method, code, words) in [
+        ("EmptyCall", 2, "grpc.testing.Empty has no field \"payload\""),
+        ("CacheableUnaryCall", 3, "UNIMPLEMENTED"),
+        ("Shout", 2, "it has EmptyCall, UnaryCall"),
+        ("StreamingInputCall", 2, "answered only when its stream ends"),
+    ] {
+        let ended = calls(method, &[]);
+        ended.expect_code(code);
+        let failed =
+            if code == 3 { format!("{:?}", ended.result().connections.failed_example) } else { ended.said() };
+        assert!(failed.contains(words), "{method}: {failed}");
+    }
+}
+
+/// grpc-go allows one ping in five minutes unless it is told otherwise; calls do not count.
+#[test]
+fn a_server_that_counts_pings_is_quoted() {
+    let Some(go) = Stranger::start_with("grpc-go", &[("MIN_TIME", "off")]) else { return };
+    let url = format!("grpc://127.0.0.1:{}", go.port);
+    let flags = ["-c", "20", "--stages", "5", "--hold", "2s"];
+    let ended = hold(&url, &[&flags[..], &["--heartbeat", "500ms"]].concat());
+    ended.expect_code(3);
+    let result = ended.result();
+    assert_eq!(result.connections.failed.keys().collect::<Vec<_>>(), [&FailureKind::Protocol]);
+    let words = &result.connections.failed_example[&FailureKind::Protocol];
+    assert!(words.contains("\"too_many_pings\"") && words.contains("--heartbeat off"), "{words}");
+    let call = ["--heartbeat", "off", "--call", "grpc.testing.TestService/UnaryCall"];
+    hold(&url, &[&flags[..], &call].concat()).expect_code(0);
 }

@@ -70,7 +70,7 @@ impl<D: Driver> Talk<D> {
 
 /// A plan with an operation, with a text or without.
 pub(crate) fn operating(url: &str, text: Option<&str>) -> Plan {
-    let operation = Some(Operation { text: text.map(str::to_owned) });
+    let operation = Some(Operation { text: text.map(str::to_owned), ..Operation::default() });
     Plan { operation, salt: 0xabcd_ef01_2345_6789, ..plan(url) }
 }
 
