@@ -28,6 +28,9 @@ report-check: build setup-test
 	$(TARGET)/release/plimsoll storm ws://127.0.0.1:7080/ws --serve -c 2k --hold 1s \
 		--quiet --html $(TARGET)/storm-check.html
 	scripts/check-report.sh $(TARGET)/storm-check.html verdict storm limits latency time where
+	$(TARGET)/release/plimsoll talk grpc://127.0.0.1:7050 --serve -c 1k --messages 5 --rate 2/s \
+		--quiet --html $(TARGET)/talk-check.html
+	scripts/check-report.sh $(TARGET)/talk-check.html verdict talk limits cost latency time where
 
 bench: build ## measure against the floor; prints the table of the README
 	scripts/bench.py

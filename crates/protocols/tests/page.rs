@@ -8,7 +8,7 @@ use protocols::machine::Beats;
 fn page() -> String {
     let mut out = String::from(
         "# Protocols\n\n\
-         What `plimsoll hold` and `plimsoll storm` speak, one driver each. This page is made from the list of drivers:\n\
+         What `plimsoll hold`, `storm` and `talk` speak, one driver each. This page is made from the list of drivers:\n\
          `UPDATE_DOCS=1 cargo test -p plimsoll-protocols --test page`. How to add one stands in\n\
          [ARCHITECTURE.md](../ARCHITECTURE.md#to-add-a-protocol).\n\n\
          | URL | port | what a connection is | heartbeat, and verify round trip | operation, on its own or with a text |\n\
