@@ -35,7 +35,7 @@ pub(crate) enum Command {
     Hold(Box<HoldArgs>),
     /// What if all clients come at one instant, are dropped, and all come back?
     Storm(Box<StormArgs>),
-    /// Can they all speak? Connect all, wait for one another, and each sends M messages at R per second.
+    /// Can they all speak? All connect, and then each says M messages at R per second.
     Talk(Box<TalkArgs>),
     /// Run the node: the reference messaging server, to try things on.
     Serve(ServeArgs),
