@@ -23,7 +23,7 @@ impl Conductor<'_> {
         }
         let mut spells = Vec::new();
         let idle = self.quiet_time("before", BEFORE)?;
-        spells.push(self.spell("before", idle));
+        spells.push(self.spell("before", "before", idle));
 
         // What is lost while they speak is lost by the stage that ends with the hold.
         self.stage = self.window();
@@ -35,7 +35,7 @@ impl Conductor<'_> {
         let over = |r: &Report| matches!(r, Report::TalkOver(_)).then_some(0);
         let ended = self.carry_out("talk", Some(&Order::Talk { at: instant }), over);
         let busy = used(began, &first, &self.eyes.glance());
-        spells.push(self.spell("talk", busy));
+        spells.push(self.spell("during", "talk", busy));
         self.out.talk = Some(self.talked_so_far(instant, &since, spells));
         ended?;
         if let Some(talk) = &self.out.talk {
@@ -45,7 +45,7 @@ impl Conductor<'_> {
 
         self.hold_on(size)?;
         let idle = self.out.stages.last().and_then(|stage| stage.idle);
-        let after = idle.map(|idle| Spell { name: "after".to_owned(), ..self.spell("hold", idle) });
+        let after = idle.map(|idle| self.spell("after", "hold", idle));
         if let Some(talk) = &mut self.out.talk {
             talk.spells.extend(after);
         }
@@ -73,12 +73,12 @@ impl Conductor<'_> {
     }
 
     /// What both sides needed while something was going on: CPU from its both ends, the most of all else that was seen.
-    fn spell(&self, doing: &str, cpu: CpuUse) -> Spell {
+    fn spell(&self, name: &str, doing: &str, cpu: CpuUse) -> Spell {
         let moments = || self.out.series.iter().filter(|m| m.doing == doing);
         let most = |of: fn(&Moment) -> Option<u64>| moments().filter_map(of).max();
         let cpus = |used: Option<f64>| used.filter(|_| cpu.seconds > 0.0).map(|used| used / cpu.seconds);
         Spell {
-            name: if doing == "talk" { "during" } else { doing }.to_owned(),
+            name: name.to_owned(),
             seconds: cpu.seconds,
             target_cpus: cpus(cpu.target_cpu_seconds),
             generator_cpus: cpus(cpu.generator_cpu_seconds),

@@ -247,6 +247,16 @@ fn failing(now: &Now, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
+/// Median, 99th percentile and longest of the last second, as far as they were measured.
+fn latencies(view: &View, ms: [Option<f64>; 3]) -> impl Iterator<Item = Vec<Span<'static>>> {
+    let objective_ms = view.objective_seconds * 1e3;
+    ["p50", "p99", "max"].into_iter().zip(ms).filter_map(move |(name, ms)| {
+        let ms = ms?;
+        let text = Span::raw(units::milliseconds(ms));
+        Some(vec![Span::raw(format!("{name} ")).dim(), if ms > objective_ms { text.yellow() } else { text }])
+    })
+}
+
 /// Messages of the last second.
 fn messages(view: &View, now: &Now, width: usize) -> Line<'static> {
     let m = &now.moment;
@@ -258,12 +268,7 @@ fn messages(view: &View, now: &Now, width: usize) -> Line<'static> {
         vec![Span::raw(format!("{} sent/s", rate(m.messages_sent)))],
         vec![Span::raw(format!("{} answered/s", rate(m.messages_answered)))],
     ];
-    for (name, ms) in [("p50", m.message_p50_ms), ("p99", m.message_p99_ms), ("max", m.message_max_ms)] {
-        let Some(ms) = ms else { continue };
-        let text = Span::raw(units::milliseconds(ms));
-        let late = ms > view.objective_seconds * 1e3;
-        items.push(vec![Span::raw(format!("{name} ")).dim(), if late { text.yellow() } else { text }]);
-    }
+    items.extend(latencies(view, [m.message_p50_ms, m.message_p99_ms, m.message_max_ms]));
     facts("messages", items, width)
 }
 
@@ -275,13 +280,7 @@ fn heartbeat(view: &View, now: &Now, width: usize) -> Line<'static> {
     let m = &now.moment;
     // Some are always under way; a tenth of all connections is a target that has fallen behind.
     let stalled = now.beats_awaited > m.ready / STALLED_SHARE;
-    let mut items = Vec::new();
-    for (name, value) in [("p50", m.beat_p50_ms), ("p99", m.beat_p99_ms), ("max", m.beat_max_ms)] {
-        let Some(ms) = value else { continue };
-        let text = Span::raw(units::milliseconds(ms));
-        let late = ms > view.objective_seconds * 1e3;
-        items.push(vec![Span::raw(format!("{name} ")).dim(), if late { text.yellow() } else { text }]);
-    }
+    let mut items: Vec<_> = latencies(view, [m.beat_p50_ms, m.beat_p99_ms, m.beat_max_ms]).collect();
     if items.is_empty() && !stalled {
         items.push(vec![Span::raw("none came due in the last second").dim()]);
     }
