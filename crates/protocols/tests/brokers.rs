@@ -418,21 +418,8 @@ fn an_mqtt_subscription_that_is_refused() {
 
 /// What comes of the server's bytes, in the pieces that they are cut into: what was said, the facts, and how it failed.
 fn outcome<D: Driver>(url: &str, wire: &[u8], pieces: &[usize]) -> (Vec<u8>, Vec<Fact>, Option<FailureKind>) {
-    let mut talk = Talk::<D>::to(url);
-    let (mut facts, mut rest) = (Vec::new(), wire);
-    let mut sizes = pieces.iter().copied().cycle();
-    while !rest.is_empty() {
-        let (piece, after) = rest.split_at(sizes.next().unwrap().min(rest.len()));
-        rest = after;
-        match talk.hears(piece) {
-            Ok(more) => facts.extend(more),
-            Err(failure) => {
-                facts.append(&mut talk.facts);
-                return (talk.said, facts, Some(failure.kind));
-            }
-        }
-    }
-    (talk.said, facts, None)
+    let (said, facts, failure) = Talk::<D>::to(url).hears_in_pieces(wire, pieces);
+    (said, facts, failure.map(|failure| failure.kind))
 }
 
 proptest! {

@@ -230,19 +230,8 @@ proptest! {
             for cue in [Cue::Ask, Cue::Operate, Cue::Ask, Cue::Operate] {
                 talk.cue(cue).unwrap();
             }
-            let (mut facts, mut rest, mut sizes) = (Vec::new(), &wire[..], sizes.iter().cycle());
-            while !rest.is_empty() {
-                let (piece, after) = rest.split_at((*sizes.next().unwrap()).min(rest.len()));
-                rest = after;
-                match talk.hears(piece) {
-                    Ok(more) => facts.extend(more),
-                    Err(failure) => {
-                        facts.append(&mut talk.facts);
-                        return (talk.said, facts, Some(failure.kind));
-                    }
-                }
-            }
-            (talk.said, facts, None)
+            let (said, facts, failure) = talk.hears_in_pieces(&wire, sizes);
+            (said, facts, failure.map(|failure| failure.kind))
         };
         let whole = outcome(&[usize::MAX]);
         prop_assert_eq!(whole.1.iter().filter(|fact| **fact == Answered).count(), 2);

@@ -377,19 +377,7 @@ fn outcome(bytes: &[u8], sizes: &[usize]) -> (Vec<u8>, Vec<Fact>, Option<Failure
     let mut talk = Talk::<MongoDb>::to("mongodb://h");
     talk.hears(answer(1, &[OK])).unwrap();
     talk.ask(3);
-    let (mut facts, mut rest, mut sizes) = (Vec::new(), bytes, sizes.iter().copied().cycle());
-    while !rest.is_empty() {
-        let (piece, after) = rest.split_at(sizes.next().unwrap().min(rest.len()));
-        rest = after;
-        match talk.hears(piece) {
-            Ok(more) => facts.extend(more),
-            Err(failure) => {
-                facts.append(&mut talk.facts);
-                return (talk.said, facts, Some(failure));
-            }
-        }
-    }
-    (talk.said, facts, None)
+    talk.hears_in_pieces(bytes, sizes)
 }
 
 proptest! {

@@ -61,6 +61,27 @@ impl<D: Driver> Talk<D> {
         Ok(std::mem::take(&mut self.facts))
     }
 
+    /// Hands in bytes in pieces of these sizes, over and over; gives all that was said, the facts, and how it failed.
+    pub(crate) fn hears_in_pieces(
+        mut self,
+        bytes: &[u8],
+        sizes: &[usize],
+    ) -> (Vec<u8>, Vec<Fact>, Option<Failure>) {
+        let (mut facts, mut rest, mut sizes) = (Vec::new(), bytes, sizes.iter().cycle());
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at((*sizes.next().unwrap()).min(rest.len()));
+            rest = after;
+            match self.hears(piece) {
+                Ok(more) => facts.extend(more),
+                Err(failure) => {
+                    facts.append(&mut self.facts);
+                    return (self.said, facts, Some(failure));
+                }
+            }
+        }
+        (self.said, facts, None)
+    }
+
     pub(crate) fn fails(&mut self, bytes: impl AsRef<[u8]>, kind: FailureKind, words: &str) {
         let failure = self.hears(bytes).unwrap_err();
         assert_eq!(failure.kind, kind, "{failure:?}");
