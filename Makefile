@@ -4,7 +4,7 @@ SHELL := /bin/bash
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CARGO_DENY := 0.20.2
 
-.PHONY: help demo build test report-check bench bench-short lint deny fmt setup setup-build setup-lint setup-test
+.PHONY: help demo build test report-check bench bench-short elastic lint deny fmt setup setup-build setup-lint setup-test setup-elastic
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -15,9 +15,10 @@ demo: build ## hold 100,000 connections on the node beside it; leaves report.htm
 build: setup-build ## build the binaries, with optimization
 	cargo build --release --workspace --bins
 
+# Most tests wait most of the time, so four run on any machine; those that judge rates or memory wait to be alone.
 # With optimization: the tests hold thousands of connections and judge rates, and the build is shared with the rest.
 test: setup-test ## run all tests, and look at the report in a browser
-	cargo test --release --workspace
+	RUST_TEST_THREADS=4 cargo test --release --workspace
 	$(MAKE) --no-print-directory report-check
 
 report-check: build setup-test
@@ -31,12 +32,18 @@ report-check: build setup-test
 	$(TARGET)/release/plimsoll talk grpc://127.0.0.1:7050 --serve -c 1k --messages 5 --rate 2/s \
 		--quiet --html $(TARGET)/talk-check.html
 	scripts/check-report.sh $(TARGET)/talk-check.html verdict talk limits cost latency time where
+	$(TARGET)/release/plimsoll sweep tcp://127.0.0.1:7000 ws://127.0.0.1:7080/ws --serve -c 1..64 --warm-up 200ms \
+		--measure 500ms --quiet --html $(TARGET)/sweep-check.html
+	scripts/check-report.sh $(TARGET)/sweep-check.html verdict sweep limits cost latency time where
 
 bench: build ## measure against the floor; prints the table of the README
 	scripts/bench.py
 
 bench-short: build
 	scripts/bench.py --short
+
+elastic: build setup-elastic ## sweep over an elastic cluster, direct and pooled; leaves elastic-*.html
+	scripts/elastic.sh
 
 lint: setup-lint deny ## clippy, formatting, and who may depend on what
 	cargo fmt --all --check
@@ -62,6 +69,7 @@ setup-test: setup-build
 	@targets/asyncio-ws.sh install
 	@targets/postgres.sh install
 	@targets/pgbouncer.sh install
+	@targets/elastic-cluster.sh install
 	@targets/ferretdb.sh install
 	@targets/ignite.sh install
 	@targets/grpc-go.sh install
@@ -71,5 +79,9 @@ setup-lint-rust:
 	@cargo fmt --version >/dev/null 2>&1 || rustup component add rustfmt
 	@cargo clippy --version >/dev/null 2>&1 || rustup component add clippy
 
+setup-elastic:
+	@scripts/need.sh python3 python3
+	@targets/elastic-cluster.sh install
+
 setup-lint: setup-lint-rust setup-build
-	@cargo deny --version >/dev/null 2>&1 || cargo install --locked --quiet cargo-deny --version $(CARGO_DENY)
+	@cargo deny --version >/dev/null 2>&1 || cargo install --locked --quiet --debug cargo-deny --version $(CARGO_DENY)

@@ -2,7 +2,8 @@
 # PgBouncer, transaction pooling, before the PostgreSQL of postgres.sh at SERVER_PORT. One process.
 # usage: pgbouncer.sh start PORT | restart PORT | stop PORT | health PORT | install
 # AUTH is trust, plain, md5 or scram-sha-256 and must be what PostgreSQL has; MAX_CLIENT_CONN its own limit;
-# POOL_SIZE how many connections to PostgreSQL it opens; PASSWORD is the password.
+# POOL_SIZE how many connections to PostgreSQL it opens; STATS_USERS who may read its own views; PASSWORD is the
+# password.
 set -euo pipefail
 # shellcheck source=targets/ground.sh
 source "$(dirname "$0")/ground.sh"
@@ -30,6 +31,7 @@ listen_port = $port
 unix_socket_dir =
 auth_type = $AUTH
 auth_file = $dir/users
+stats_users = ${STATS_USERS:-}
 pool_mode = transaction
 default_pool_size = ${POOL_SIZE:-20}
 max_client_conn = ${MAX_CLIENT_CONN:-5000}

@@ -2,17 +2,30 @@
 
 use model::RunResult;
 
-use crate::{cost, line, threshold, validity};
+use crate::{churn, compare, cost, line, sweep, threshold, validity};
 
-/// Fills the validity of stages, `cost`, `line` and `thresholds` from what was seen; whatever stood there is
-/// replaced.
+/// Fills the validity of stages, `cost`, `line`, what a sweep's curve says, `differences`, a churn's advice and `thresholds` from
+/// what was seen, of the ways `beside` as well; whatever stood there is replaced.
+///
+/// The thresholds are asked of the whole: a way beside has none of its own.
 ///
 /// `limits::judge` and `limits::verdict` follow it. Doing it twice changes nothing.
 pub fn conclude(result: &mut RunResult) {
+    conclude_one(result);
+    result.beside.iter_mut().for_each(conclude_one);
+    result.differences = compare::differences(result);
+    result.thresholds = threshold::judge(result);
+}
+
+fn conclude_one(result: &mut RunResult) {
     validity::judge_stages(result);
     result.cost = cost::costs(result);
     result.line = line::line(result);
-    result.thresholds = threshold::judge(result);
+    let reading = sweep::reading(result);
+    if let Some(sweep) = &mut result.sweep {
+        sweep.reading = reading;
+    }
+    churn::advise(result);
 }
 
 #[cfg(test)]

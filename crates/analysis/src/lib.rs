@@ -3,14 +3,19 @@
 //! Everything here is a function from plain data to plain data: no socket, no clock, no file, no /proc.
 //! So a stored run can be concluded again by later rules, and every rule is tested from literals.
 
+pub mod batch;
+pub mod churn;
+pub mod compare;
 pub mod conclude;
 pub mod cost;
 pub mod line;
 pub mod search;
 pub mod slope;
+pub mod sweep;
 #[cfg(test)]
 mod testing;
 pub mod threshold;
+pub mod usl;
 pub mod validity;
 
 pub use conclude::conclude;

@@ -82,6 +82,10 @@ pub(crate) fn run(n: u64, stages: u32) -> RunResult {
         stages: staged,
         storm: None,
         talk: None,
+        sweep: None,
+        beside: vec![],
+        differences: vec![],
+        churn: None,
         series: vec![],
         interrupted: false,
         cost: Costs::default(),
@@ -97,6 +101,7 @@ pub(crate) fn run(n: u64, stages: u32) -> RunResult {
 fn stage(index: usize, n: u64) -> Stage {
     Stage {
         target_host: None,
+        servers: vec![],
         purpose: Purpose::Ramp,
         connections: n,
         t_seconds: index as f64 * 3.0,
@@ -132,4 +137,15 @@ pub(crate) fn fail(stage: &mut Stage, verified: u64, why: &str) {
     stage.passed = false;
     stage.verified = verified;
     stage.why_failed = Some(why.to_owned());
+}
+
+/// An evenly spread number from 0 to 1: tests must not depend on the machine.
+pub(crate) fn even(seed: &mut u64) -> f64 {
+    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*seed >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// A normally spread number with a standard deviation of 1 (twelve even ones).
+pub(crate) fn normal(seed: &mut u64) -> f64 {
+    (0..12).map(|_| even(seed)).sum::<f64>() - 6.0
 }

@@ -160,7 +160,8 @@ impl Expression {
         if self.is_short_form() {
             return Ok(());
         }
-        let root = &self.path[0];
+        // A way beside is a result of its own: beside.0.verdict.held.
+        let root = if self.path[0] == "beside" { self.path.get(2) } else { None }.unwrap_or(&self.path[0]);
         if AFTERWARDS.contains(&root.as_str()) {
             return Err(ThresholdError::Afterwards { expression: self.text.clone(), root: root.clone() });
         }

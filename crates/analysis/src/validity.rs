@@ -13,6 +13,15 @@ const LAG_ALWAYS_FINE_MS: f64 = 50.0;
 /// The share of a stage's time that the generator may be held back by its CPU quota.
 const THROTTLED_SHARE: f64 = 0.2;
 
+/// A worker is one thread: from this share of its CPU on it has no time left.
+const THREAD_FULL: f64 = 0.95;
+
+/// The same of all CPUs of the host.
+const HOST_FULL: f64 = 0.95;
+
+/// On a host that is full, the generator may take this share of what is busy.
+const GENERATOR_SHARE: f64 = 2.0 / 3.0;
+
 /// One way in which the generator was the bottleneck of a stage.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Cause {
@@ -31,6 +40,13 @@ pub enum Cause {
         p99_ms: f64,
         /// What would have been tolerated.
         tolerated_ms: f64,
+    },
+    /// While clients of a sweep worked, it used all the CPU that it can.
+    Filled {
+        /// CPUs that it used.
+        cpus: f64,
+        /// CPUs that it could have used at most.
+        of_cpus: f64,
     },
     /// A worker died.
     WorkerDied,
@@ -64,6 +80,10 @@ impl Cause {
                  connections on this machine, or another machine",
                 units::milliseconds(p99_ms),
                 units::milliseconds(tolerated_ms)
+            ),
+            Self::Filled { cpus, of_cpus } => format!(
+                "the generator used {cpus:.2} of the {of_cpus:.2} CPUs that it can; give it more --workers, more \
+                 CPU, or another machine"
             ),
             Self::WorkerDied => {
                 "a worker of the generator died; see how it ended, and run again with fewer connections \
@@ -103,6 +123,9 @@ pub fn causes(result: &RunResult, index: usize) -> Vec<Cause> {
     causes.extend(lag(result, stage).filter(|(share, _)| *share > 1.0).map(|(_, c)| c));
     if causes.is_empty() && index + 1 == result.stages.len() {
         causes.extend(late_messages(result).filter(|(share, _)| *share > 1.0).map(|(_, c)| c));
+    }
+    if causes.is_empty() {
+        causes.extend(filled(result, index));
     }
     let lost = stage.failed.contains_key(&FailureKind::WorkerDied);
     let uncounted = index + 1 == result.stages.len()
@@ -152,6 +175,23 @@ fn lag(result: &RunResult, stage: &Stage) -> Option<(f64, Cause)> {
 /// The same of the messages of a talk: by how much they were sent late. The last stage ends with the talk.
 fn late_messages(result: &RunResult) -> Option<(f64, Cause)> {
     Some(lagged(result, result.talk.as_ref()?.schedule_lag?.p99_ms))
+}
+
+/// Whether the generator had no CPU left while the clients of a sweep worked: its threads were full, or the host was, and
+/// mostly with it.
+fn filled(result: &RunResult, index: usize) -> Option<Cause> {
+    let point = result.sweep.as_ref()?.points.iter().find(|point| point.stage == index)?;
+    let seconds = Some(point.cpu.seconds).filter(|seconds| *seconds > 0.0)?;
+    let cpus = point.cpu.generator_cpu_seconds? / seconds;
+    let threads: u32 = result.workers.iter().map(|worker| worker.processes).sum();
+    let of_threads = f64::from(threads);
+    if threads > 0 && cpus >= THREAD_FULL * of_threads {
+        return Some(Cause::Filled { cpus, of_cpus: of_threads });
+    }
+    let busy = point.host_cpu_seconds? / seconds;
+    let of_host = f64::from(result.host.cpus);
+    let full = result.host.cpus > 0 && busy >= HOST_FULL * of_host;
+    (full && cpus >= GENERATOR_SHARE * busy).then_some(Cause::Filled { cpus, of_cpus: of_host })
 }
 
 fn lagged(result: &RunResult, p99_ms: f64) -> (f64, Cause) {

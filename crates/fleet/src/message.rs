@@ -6,12 +6,13 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 
 use model::storm::Wave;
+use model::sweep::Loaded;
 use model::talk::Talked;
 use model::{RoundKind, Sample, Spec};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// The version of the vocabulary below; both ends must speak the same.
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// The longest frame that is believed: histograms of one report stay far below it.
 const LONGEST: u32 = 16 * 1024 * 1024;
@@ -74,6 +75,15 @@ pub enum Order {
         /// The instant at which the schedule begins, in nanoseconds of `CLOCK_MONOTONIC`.
         at: u64,
     },
+    /// Let every connection that stands work, as the spec's sweep has it.
+    Load {
+        /// When the work begins, in nanoseconds of `CLOCK_MONOTONIC`, a little ahead.
+        at: u64,
+        /// When the measured part begins.
+        from: u64,
+        /// When it ends; no operation is begun from then on.
+        until: u64,
+    },
     /// Drop every connection at once, without a good-bye.
     Drop,
     /// Send no more heartbeats and wait for the answers that are due.
@@ -100,6 +110,8 @@ pub enum Report {
     WaveOver(Box<Wave>),
     /// Every message of the last [`Order::Talk`] was answered, or its connection is lost.
     TalkOver(Box<Talked>),
+    /// The work of the last [`Order::Load`] is over, and the operations that were begun are answered or given up.
+    Loaded(Box<Loaded>),
     /// Every connection is dropped.
     Dropped,
     /// No answer is due any more.

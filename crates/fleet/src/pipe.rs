@@ -31,6 +31,7 @@ enum News {
 }
 
 /// A way to ask the coordinator to stop, from another thread.
+#[derive(Clone)]
 pub struct Stopper(Sender<News>);
 
 impl Stopper {

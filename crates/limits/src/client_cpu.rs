@@ -31,7 +31,9 @@ impl Limit for ClientCpu {
     fn judge(&self, run: &RunResult) -> Finding {
         let held_back: Vec<(usize, String)> = (0..run.stages.len())
             .flat_map(|i| validity::causes(run, i).into_iter().map(move |cause| (i + 1, cause)))
-            .filter(|(_, cause)| matches!(cause, Cause::Throttled { .. } | Cause::Lagged { .. }))
+            .filter(|(_, cause)| {
+                matches!(cause, Cause::Throttled { .. } | Cause::Lagged { .. } | Cause::Filled { .. })
+            })
             .map(|(number, cause)| (number, cause.says()))
             .collect();
         let strain = (0..run.stages.len()).filter_map(|i| validity::strain(run, i)).reduce(f64::max);
@@ -88,13 +90,18 @@ fn remedy(run: &RunResult) -> Vec<String> {
         out.push("# lift the CPU quota of the generator's cgroup:".to_owned());
         out.extend(group.and_then(|group| cgroup::cpus(group, run.host.cpus.max(1))));
     }
-    out.push("# open more slowly:".to_owned());
-    out.push(format!(
-        "plimsoll hold {} -c {} --rate {}",
-        run.target.url,
-        evidence::asked(run),
-        slower(run).max(1)
-    ));
+    if run.sweep.is_some() {
+        out.push("# where the generator has CPUs to spare, let more workers share the clients:".to_owned());
+        out.push(format!("plimsoll sweep {} --workers {}", run.target.url, run.workers.len() + 1));
+    } else {
+        out.push("# open more slowly:".to_owned());
+        out.push(format!(
+            "plimsoll hold {} -c {} --rate {}",
+            run.target.url,
+            evidence::asked(run),
+            slower(run).max(1)
+        ));
+    }
     let share = if run.settings.same_host { "; the target takes part of this one's CPUs" } else { "" };
     out.push(format!("# or run the generator on a machine of its own{share}"));
     out

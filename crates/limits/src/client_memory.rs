@@ -115,7 +115,7 @@ fn fullest(run: &RunResult) -> Option<(u64, u64)> {
 
 /// How often its cgroup had a process of ours killed: with the target in the same one, only where a worker
 /// died.
-fn kills(run: &RunResult) -> u64 {
+pub(crate) fn kills(run: &RunResult) -> u64 {
     let path = |g: &Option<Group>| Some(g.as_ref()?.cgroup.as_ref()?.path.clone());
     let shared = path(&run.before.generator).is_some_and(|own| path(&run.before.target) == Some(own));
     if shared && run.workers.iter().all(|w| w.died.is_none()) {
@@ -140,8 +140,10 @@ fn read(run: &RunResult, kills: u64) -> Vec<String> {
     ));
     let before = run.before.generator.as_ref().and_then(|g| g.cgroup.as_ref());
     if let Some((before, limit)) = before.and_then(|c| Some((c, c.memory_limit_bytes?))) {
+        let last = fullest(run).map_or(limit, |(_, limit)| limit);
+        let changed = if last == limit { String::new() } else { format!(", later {}", in_bytes(last)) };
         out.push(format!(
-            "cgroup {}: limit {}, used before {}, at most {}",
+            "cgroup {}: limit {}{changed}, used before {}, at most {}",
             before.path,
             in_bytes(limit),
             written(before.memory_bytes),
@@ -260,6 +262,13 @@ mod tests {
         testing::generator_memory_limit(&mut killed, 64 << 20, |n| 4_000_000 + 2_000 * n);
         killed.after.generator.as_mut().unwrap().cgroup.as_mut().unwrap().oom_kills = Some(1);
         assert_eq!(finding(killed.clone(), ID).status, Status::Hit);
+        // It counts on the host as well, and is not the host's for that.
+        let mut told = killed.clone();
+        (told.before.host.oom_kills, told.after.host.oom_kills) = (Some(3), Some(4));
+        told.workers[0].died = Some("signal 9".into());
+        assert_ne!(finding(told.clone(), "host.memory").status, Status::Hit);
+        told.after.host.oom_kills = Some(5);
+        assert_eq!(finding(told, "host.memory").status, Status::Hit);
         // In one cgroup with the target, a kill is the target's unless a worker died.
         let cgroup = killed.before.generator.as_ref().unwrap().cgroup.clone();
         killed.before.target.as_mut().unwrap().cgroup = cgroup;

@@ -121,8 +121,8 @@ impl Load {
     }
 }
 
-/// What was read at each look of a stage at which connections were opened or verified; where none fell into
-/// that, of its hold; where there was none at all, over the whole stage.
+/// What was read at each look of a stage at which clients worked, or, if none did, connections were opened or verified;
+/// where none fell into that, of its hold; where there was none at all, over the whole stage.
 fn loads(run: &RunResult, index: usize) -> Vec<Load> {
     let Some(stage) = run.stages.get(index) else { return Vec::new() };
     let end = run.stages.get(index + 1).map_or(f64::INFINITY, |next| next.t_seconds);
@@ -131,7 +131,10 @@ fn loads(run: &RunResult, index: usize) -> Vec<Load> {
         let moments = run.series.iter().filter(within).filter(|m| what.contains(&m.doing.as_str()));
         moments.filter_map(Load::at).collect()
     };
-    let mut loads = doing(&["establish", "verify"]);
+    let mut loads = doing(&["load"]);
+    if loads.is_empty() {
+        loads = doing(&["establish", "verify"]);
+    }
     if loads.is_empty() {
         loads = doing(&["hold"]);
     }

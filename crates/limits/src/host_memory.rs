@@ -5,7 +5,7 @@ use model::{Estimate, FailureKind, RunResult, units};
 
 use crate::evidence::{self, Each};
 use crate::sides::share_a_host;
-use crate::{Limit, LimitFacts, nice};
+use crate::{Limit, LimitFacts, client_memory, nice};
 
 /// Memory of the host that is observed: the generator's, and the target's where both share one.
 pub(crate) struct HostMemory;
@@ -112,8 +112,9 @@ fn each(run: &RunResult) -> Per {
 /// `Hit` if the host killed a process or ran short under pressure, `Near` if little was left; `None`:
 /// neither.
 fn pressed(run: &RunResult) -> Option<Status> {
-    // A kill inside a limited cgroup counts on the host, too: that one is server.memory's.
-    let kills = evidence::host_oom_kills(run).unwrap_or(0).saturating_sub(evidence::cgroup_oom_kills(run));
+    // A kill inside a limited cgroup counts on the host, too: that one is server.memory's, or client.memory's.
+    let in_groups = evidence::cgroup_oom_kills(run) + client_memory::kills(run);
+    let kills = evidence::host_oom_kills(run).unwrap_or(0).saturating_sub(in_groups);
     // So does one in a stranger's: unless the host was short or one of ours is gone, it says nothing of this run.
     let ours = evidence::death(run).is_some() || run.workers.iter().any(|w| w.died.is_some());
     if kills > 0 && (ours || evidence::host_was_short(run)) {

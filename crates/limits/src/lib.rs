@@ -6,14 +6,18 @@
 //! Order of use: `analysis::conclude`, then [`judge`]. Both may be repeated on a stored run.
 
 mod busy;
+mod churn;
 mod evidence;
 mod lifting;
 mod nice;
+mod pools;
 mod sides;
 mod storm;
+mod sweep;
 mod sysctl;
 mod talk;
 mod verdict;
+mod views;
 mod warnings;
 
 mod cgroup;
@@ -29,6 +33,10 @@ mod host_memory;
 mod host_tcp_memory;
 mod listen_accept_queue;
 mod listen_syn_queue;
+mod pool_budget;
+mod pool_churn;
+mod pool_too_small;
+mod pooler_queue;
 mod server_accept_rate;
 mod server_cpu;
 mod server_handshake_cpu;
@@ -46,6 +54,8 @@ mod known_cause_tests;
 mod server_testing;
 #[cfg(test)]
 mod server_tests;
+#[cfg(test)]
+mod sweep_testing;
 #[cfg(test)]
 mod table_tests;
 #[cfg(test)]
@@ -122,6 +132,8 @@ pub static LIMITS: &[&dyn Limit] = &[
     &server_heap::ServerHeap,
     &server_idle_timeout::ServerIdleTimeout,
     &server_max_connections::ServerMaxConnections,
+    // It ends growth and breaks nothing.
+    &pooler_queue::PoolerQueue,
     &host_conntrack::HostConntrack,
     &server_handshake_cpu::ServerHandshakeCpu,
     &server_accept_rate::ServerAcceptRate,
@@ -133,21 +145,31 @@ pub static LIMITS: &[&dyn Limit] = &[
     &listen_syn_queue::ListenSynQueue,
     // It slows down and breaks nothing.
     &client_port_search::ClientPortSearch,
+    // What an application's own pool does; only a churn sees it.
+    &pool_budget::PoolBudget,
+    &pool_too_small::PoolTooSmall,
+    &pool_churn::PoolChurn,
 ];
 
-/// The ladder: every limit's finding, lowest ceiling first, those without a ceiling last; of equal ones those
+/// The ladder: the finding of every limit that concerns the run, lowest ceiling first, those without a ceiling last; of equal ones those
 /// that were hit first.
 pub fn ladder(run: &RunResult) -> Vec<Finding> {
     let there = sides::from_the_target(run);
-    let mut findings: Vec<Finding> =
-        LIMITS.iter().map(|limit| sides::judge(*limit, run, there.as_ref())).collect();
+    let asked = LIMITS.iter().filter(|limit| concerns(limit.facts(), run));
+    let mut findings: Vec<Finding> = asked.map(|limit| sides::judge(*limit, run, there.as_ref())).collect();
     findings.sort_by_key(|f| (f.ceiling_connections.unwrap_or(u64::MAX), f.status));
     findings
 }
 
+/// Whether a limit has to do with a run at all: a churn has pools and no stages, all others have stages and no pools.
+fn concerns(facts: &LimitFacts, run: &RunResult) -> bool {
+    facts.id.starts_with("pool.") == run.spec.churn.is_some()
+}
+
 /// Fills `limits` of a run that `analysis::conclude` has been through, and with [`verdict()`] what follows
-/// from them; whatever stood there is replaced.
+/// from them, of the ways `beside` as well; whatever stood there is replaced.
 pub fn judge(result: &mut RunResult) {
+    result.beside.iter_mut().for_each(judge);
     result.limits = ladder(result);
     verdict(result);
 }

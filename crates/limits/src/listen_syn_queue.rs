@@ -160,6 +160,15 @@ mod tests {
     }
 
     #[test]
+    fn clients_that_waited_for_it_and_were_served_in_the_end_name_it() {
+        let mut run = testing::run();
+        run.stages[2].tcp.request_queue_drops = Some(21);
+        run.stages[2].ready_latency = Some(testing::latency(1_100.0));
+        let run = testing::concluded(run);
+        assert_eq!(run.verdict.first_limit.as_deref(), Some(ID), "{}", run.verdict.sentence);
+    }
+
+    #[test]
     fn the_accept_queue_is_the_cause_where_both_overflowed() {
         let mut run = testing::run();
         testing::fail_last(&mut run, FailureKind::ConnectTimeout, 20);

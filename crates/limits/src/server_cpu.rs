@@ -52,7 +52,8 @@ impl Limit for ServerCpu {
                 "unknown until measured: what connections cost the target shows under load".to_owned(),
             ),
             (None, Some(most)) => {
-                let summary = format!("the target used at most {most:.2} of {usable:.2} CPUs while held");
+                let when = if run.sweep.is_some() { "while clients worked" } else { "while held" };
+                let summary = format!("the target used at most {most:.2} of {usable:.2} CPUs {when}");
                 let full = most >= 0.9 * usable;
                 let status = ceiling.map_or(Status::Clear, |c| evidence::status_by_ceiling(run, c));
                 (if full { Status::Near } else { status }, summary)
@@ -87,10 +88,12 @@ fn each(run: &RunResult) -> Option<Each> {
     }]))
 }
 
-/// The most CPU that the target used in the quiet part of a stage.
+/// The most CPU that the target used in the quiet part of a stage; of a sweep, while clients worked.
 fn most_used(run: &RunResult) -> Option<f64> {
-    let idle = run.stages.iter().filter_map(|s| s.idle).filter(|idle| idle.seconds > 0.0);
-    idle.filter_map(|idle| Some(idle.target_cpu_seconds? / idle.seconds)).reduce(f64::max)
+    let idle = run.stages.iter().filter_map(|s| s.idle);
+    let worked = run.sweep.iter().flat_map(|sweep| &sweep.points).map(|point| point.cpu);
+    let seen = idle.chain(worked).filter(|part| part.seconds > 0.0);
+    seen.filter_map(|idle| Some(idle.target_cpu_seconds? / idle.seconds)).reduce(f64::max)
 }
 
 /// A stage in which the target was full.

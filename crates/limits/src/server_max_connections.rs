@@ -3,7 +3,7 @@
 use model::result::{Finding, Side, Stage, Status};
 use model::{FailureKind, RunResult, units};
 
-use crate::{Limit, LimitFacts, evidence, nice, server_nofile, server_threads};
+use crate::{Limit, LimitFacts, evidence, nice, server_nofile, server_threads, views};
 
 /// The server's own setting.
 pub(crate) struct ServerMaxConnections;
@@ -15,7 +15,8 @@ static FACTS: LimitFacts = LimitFacts {
     doc: "Many servers have a setting for the most connections; beyond it they refuse in their own words \
           (SQLSTATE 53300, \"max number of clients reached\", HTTP 503), or accept and close, or close \
           those that are idle to make room (nginx), or stop to accept, so that the rest wait in the accept \
-          queue and are never answered (HAProxy). It is also what a proxy in front of them does.",
+          queue and are never answered (HAProxy). It is also what a proxy in front of them does. PostgreSQL, \
+          PgBouncer and Redis are asked for their own count and limit (--views).",
     how_to_see: "the refusal's text; SHOW max_connections; CONFIG GET maxclients; nginx -T | grep \
         worker_connections",
     remedy_doc: "A higher number in the server's configuration, or fewer connections (a pooler).",
@@ -33,16 +34,16 @@ impl Limit for ServerMaxConnections {
         let closed = evidence::failures(run, &CLOSED);
         let explained = server_nofile::met(run).is_some() || evidence::death(run).is_some();
         let mut finding = if let Some(refusal) = refusal(run) {
-            let ceiling = units::count(refusal.held);
+            let ceiling = units::count(refusal.ceiling);
             let summary = match refusal.words {
                 Some(words) => format!("beyond {ceiling} the server refuses: \"{}\"", quoted(words)),
                 None => refusal.manner.says(&ceiling),
             };
             let mut finding = FACTS.finding(Status::Hit, summary);
-            finding.ceiling_connections = Some(refusal.held);
+            finding.ceiling_connections = Some(refusal.ceiling);
             finding.evidence = refusal.evidence;
             finding
-        } else if evidence::not_begun(run) {
+        } else if evidence::not_begun(run) && views::ceiling(run).is_none() {
             FACTS.finding(
                 Status::Unknown,
                 "a server's own setting shows only when it is met; see its configuration",
@@ -51,19 +52,42 @@ impl Limit for ServerMaxConnections {
             let summary = "the server closed connections, but not at one number more than once; \
                            --until-it-breaks would tell";
             FACTS.finding(Status::Unknown, summary)
+        } else if let Some(finding) = counted(run) {
+            finding
         } else {
             let most = units::count(evidence::peak(run));
             FACTS.finding(Status::Clear, format!("the server refused none of up to {most} connections"))
         };
+        finding.evidence.extend(views::evidence(run));
         finding.remedy = remedy(run);
         finding
     }
 }
 
+/// What servers that count their own connections say, where none refused any.
+fn counted(run: &RunResult) -> Option<Finding> {
+    let (taken, places, fullest) = views::closest(run)?;
+    let setting = views::limit_name(fullest);
+    let crowded = taken as f64 >= 0.9 * places as f64;
+    let by_ceiling = views::ceiling(run).map(|(ceiling, _)| evidence::status_by_ceiling(run, ceiling));
+    let status = if crowded { Status::Near } else { by_ceiling.unwrap_or(Status::Clear) };
+    let summary = format!(
+        "{} of {} places that {setting} leaves were taken",
+        units::count(taken),
+        units::count(places)
+    );
+    let finding = FACTS.finding(status, summary);
+    Some(match views::ceiling(run) {
+        Some((ceiling, _)) => evidence::with_ceiling(finding, run, ceiling),
+        None => finding,
+    })
+}
+
 /// A number at which the server stopped by its own decision.
 struct Refusal<'a> {
-    /// The most connections that were held when it refused.
-    held: u64,
+    /// The most connections that were held when it refused; or what it takes by its own words, if another's session
+    /// that had just ended kept one of those places.
+    ceiling: u64,
     /// The server's words.
     words: Option<&'a str>,
     manner: Manner,
@@ -114,7 +138,9 @@ fn refusal(run: &RunResult) -> Option<Refusal<'_>> {
     if refused > 0 {
         let refusing =
             run.stages.iter().filter(|s| evidence::stage_failures(s, &[FailureKind::ServerRefused]) > 0);
-        let held = refusing.map(standing).max().unwrap_or(run.connections.held);
+        let fullest = refusing.max_by_key(|s| standing(s));
+        let held = fullest.map_or(run.connections.held, standing);
+        let ceiling = fullest.and_then(|s| views::room(s, held)).filter(|n| *n > held).unwrap_or(held);
         let words = evidence::words(run, FailureKind::ServerRefused);
         let mut evidence = vec![format!(
             "{} connections were refused; at most {} were held then",
@@ -122,7 +148,7 @@ fn refusal(run: &RunResult) -> Option<Refusal<'_>> {
             units::count(held)
         )];
         evidence.extend(words.map(|words| format!("the server said: \"{}\"", quoted(words))));
-        return Some(Refusal { held, words, manner: Manner::Refuses, evidence });
+        return Some(Refusal { ceiling, words, manner: Manner::Refuses, evidence });
     }
     let starved = evidence::host_oom_kills(run).unwrap_or(0) > 0 || evidence::cgroup_oom_kills(run) > 0;
     if starved || server_nofile::met(run).is_some() || evidence::death(run).is_some() {
@@ -166,7 +192,7 @@ fn refusal(run: &RunResult) -> Option<Refusal<'_>> {
         .chain([format!("the target's descriptors were not at their limit{}", descriptors(run))])
         .collect();
     let words = CLOSED.iter().find_map(|kind| evidence::words(run, *kind));
-    Some(Refusal { held: most, words, manner, evidence })
+    Some(Refusal { ceiling: most, words, manner, evidence })
 }
 
 /// A server that stopped to accept by its own decision: what stood goes on to be answered, what came waits in its
@@ -193,7 +219,7 @@ fn ignored(run: &RunResult) -> Option<Refusal<'_>> {
         format!("{} connections waited to be accepted at its end", units::count(waiting)),
         format!("the target's descriptors were not at their limit{}", descriptors(run)),
     ];
-    Some(Refusal { held: stage.verified, words: None, manner: Manner::StopsAccepting, evidence })
+    Some(Refusal { ceiling: stage.verified, words: None, manner: Manner::StopsAccepting, evidence })
 }
 
 /// How many connections stood at the end of a stage: those verified, if its verify pass got that far.
@@ -216,7 +242,9 @@ fn quoted(words: &str) -> String {
 
 fn remedy(run: &RunResult) -> Vec<String> {
     let wanted = nice::lifted(evidence::asked(run));
-    let name = evidence::target_name(run).unwrap_or_default();
+    let seen = evidence::target_name(run).unwrap_or_default();
+    // What a server says of itself tells what it is, be it on another host or behind a load balancer.
+    let name = views::closest(run).map_or(seen, |(_, _, view)| views::program(view));
     let known: &[(&str, &str)] = &[
         (
             "postgres",

@@ -7,6 +7,7 @@ use model::result::{Purpose, Status};
 use model::{FailureKind, RunResult};
 
 use crate::server_testing as server;
+use crate::sweep_testing as swept;
 use crate::testing::{self, concluded, finding};
 use crate::{LIMITS, doctor};
 
@@ -126,7 +127,34 @@ fn fixtures(id: &str) -> [RunResult; 3] {
             testing::fail_last(&mut hit, FailureKind::NoMemory, 3);
             unknown.before.host.memory_available_bytes = None;
         }
+        "pooler.queue" => {
+            hit = swept::swept(&[8, 16, 32, 64], swept::servers(10.0));
+            swept::pooled(&mut hit, 10, Some(100));
+            unknown = swept::swept(&[8, 16, 32, 64], swept::servers(10.0));
+        }
+        "pool.too-small" | "pool.churn" | "pool.budget" => return pool_fixtures(id),
         other => panic!("{other} has no fixtures; write them beside the others"),
+    }
+    [hit, clear, unknown]
+}
+
+/// The same of a churn.
+fn pool_fixtures(id: &str) -> [RunResult; 3] {
+    let [mut hit, mut clear, mut unknown] = [(); 3].map(|()| crate::churn::tests::run());
+    let cells = |run: &mut RunResult| std::mem::take(&mut run.churn.as_mut().unwrap().cells);
+    match id {
+        "pool.too-small" => hit.churn.as_mut().unwrap().cells[0].timeouts = 3,
+        "pool.churn" => {
+            hit.churn.as_mut().unwrap().cells.truncate(1);
+            clear.churn.as_mut().unwrap().cells.remove(0);
+        }
+        _ => {
+            hit.spec.churn.as_mut().unwrap().instances = 60;
+            unknown.spec.churn.as_mut().unwrap().server_limit = None;
+        }
+    }
+    if id != "pool.budget" {
+        cells(&mut unknown);
     }
     [hit, clear, unknown]
 }

@@ -64,6 +64,10 @@ pub(crate) fn sized(n: u64, stages: u32) -> RunResult {
         stages: staged,
         storm: None,
         talk: None,
+        sweep: None,
+        beside: vec![],
+        differences: vec![],
+        churn: None,
         series: vec![],
         interrupted: false,
         cost: Costs::default(),
@@ -145,6 +149,7 @@ fn observation(n: u64) -> Observation {
     let stage = stage(0, n);
     Observation {
         target_host: None,
+        servers: vec![],
         target: stage.target,
         generator: stage.generator,
         host: stage.host,
@@ -156,6 +161,7 @@ fn observation(n: u64) -> Observation {
 fn stage(index: usize, n: u64) -> Stage {
     Stage {
         target_host: None,
+        servers: vec![],
         purpose: Purpose::Ramp,
         connections: n,
         t_seconds: index as f64 * 3.0,

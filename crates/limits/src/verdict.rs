@@ -4,13 +4,16 @@ use analysis::validity::{self, Cause};
 use model::result::{Finding, Purpose, Status, Verdict};
 use model::{FailureKind, RunResult, units};
 
-use crate::{client_cpu, evidence, listen_accept_queue, nice, storm, talk, warnings};
+use crate::{
+    churn, client_cpu, evidence, listen_accept_queue, nice, pooler_queue, storm, sweep, talk, warnings,
+};
 
 /// Fills `verdict` and `warnings` from a run's `limits`; whatever stood there is replaced.
 /// [`judge`](crate::judge) ends with it.
 ///
 /// `held`: of a plain hold every connection was held and verified within the objective and none failed; of one
-/// until it breaks, some size held. `trusted`: no stage that decides was held back by the generator. `first_limit`: of the
+/// until it breaks, some size held; of a churn some cell met the objective; of a sweep no client was turned away or lost at any count. A way beside that did not
+/// hold, or cannot be trusted, counts as well. `trusted`: no stage that decides was held back by the generator. `first_limit`: of the
 /// limits that were hit, the one that explains what broke, a cause before its symptom.
 pub fn verdict(result: &mut RunResult) {
     result.warnings = warnings::warnings(result);
@@ -19,15 +22,21 @@ pub fn verdict(result: &mut RunResult) {
     result.verdict = Verdict {
         sentence: sentence(result, distrust.as_ref(), culprit),
         first_limit: culprit.map(|f| f.id.clone()),
-        held: held(result),
-        trusted: distrust.is_none(),
+        held: held(result) && result.beside.iter().all(|way| way.verdict.held),
+        trusted: distrust.is_none() && result.beside.iter().all(|way| way.verdict.trusted),
     };
 }
 
 /// Whether the target held what was asked.
 pub(crate) fn held(run: &RunResult) -> bool {
+    if run.spec.churn.is_some() {
+        return churn::held(run);
+    }
     if run.spec.until_it_breaks {
         return run.line.connections > 0;
+    }
+    if let Some(seen) = &run.sweep {
+        return sweep::held(seen);
     }
     let seen = &run.connections;
     seen.requested > 0
@@ -50,8 +59,12 @@ struct Distrust {
     stages: Vec<usize>,
 }
 
-/// The stages that decide: the last one, the one that ended the line, and failed confirmations.
+/// The stages that decide: the last one, the one that ended the line, and failed confirmations; of a sweep those without
+/// which its peak is not known.
 pub(crate) fn deciding(run: &RunResult) -> Vec<usize> {
+    if let Some(seen) = &run.sweep {
+        return sweep::deciding(seen);
+    }
     let ended = analysis::line::failed_above(run, run.line.connections);
     let decides = |i: usize| {
         let stage = &run.stages[i];
@@ -84,7 +97,9 @@ fn distrust(run: &RunResult) -> Option<Distrust> {
 /// The limit that explains what broke. [`LIMITS`](crate::LIMITS) has causes before their symptoms.
 fn culprit<'a>(run: &'a RunResult, distrust: Option<&Distrust>) -> Option<&'a Finding> {
     let hit = |id: &str| run.limits.iter().find(|f| f.id == id && f.status == Status::Hit);
-    let late = distrust.is_some_and(|d| matches!(d.cause, Cause::Throttled { .. } | Cause::Lagged { .. }));
+    let late = distrust.is_some_and(|d| {
+        matches!(d.cause, Cause::Throttled { .. } | Cause::Lagged { .. } | Cause::Filled { .. })
+    });
     if late {
         return hit(client_cpu::ID);
     }
@@ -96,6 +111,10 @@ fn culprit<'a>(run: &'a RunResult, distrust: Option<&Distrust>) -> Option<&'a Fi
             listen_accept_queue::ID => !died && listen_accept_queue::explains(run),
             // Every heartbeat may have come back, and yet nobody was served for a while.
             "server.stall" => !died,
+            // They are hit only where clients waited for it, which may end well.
+            "listen.syn-queue" | "server.accept-rate" | "server.handshake-cpu" => !died,
+            // Nothing breaks, and yet throughput ends there.
+            pooler_queue::ID => !died,
             // Only memory explains why a process is gone.
             _ if died => id.ends_with(".memory") || id == "server.heap",
             _ => broke,
@@ -164,6 +183,9 @@ fn said(run: &RunResult, distrust: &Distrust) -> String {
         Cause::Lagged { p99_ms, .. } => {
             format!("the generator's own loop ran late (p99 {})", units::milliseconds(p99_ms))
         }
+        Cause::Filled { cpus, of_cpus } => {
+            format!("the generator used {cpus:.2} of the {of_cpus:.2} CPUs that it can")
+        }
         Cause::WorkerDied => match run.workers.iter().find_map(|w| w.died.as_deref()) {
             Some(how) => format!("a worker of the generator died ({how})"),
             None => "a worker of the generator died".to_owned(),
@@ -195,11 +217,17 @@ fn outcome(run: &RunResult, distrust: Option<&Distrust>) -> String {
     if let Some(death) = evidence::death(run) {
         return died(run, death);
     }
+    if run.spec.churn.is_some() {
+        return churn::outcome(run);
+    }
     if let Some(seen) = run.storm.as_ref().filter(|seen| !seen.rounds.is_empty()) {
         return storm::outcome(run, seen);
     }
     if let Some(seen) = &run.talk {
         return talk::outcome(run, seen);
+    }
+    if let Some(seen) = run.sweep.as_ref().filter(|seen| !seen.points.is_empty()) {
+        return sweep::outcome(run, seen);
     }
     if run.stages.is_empty() {
         let failed = failed(run, None);

@@ -192,6 +192,6 @@ fn what_to_know_before_trusting_it() {
     2 of 3,000 heartbeats were not answered within the patience, or their connection ended first
     held for 5.00 s, less than the heartbeat interval of 10.0 s: not every connection had a heartbeat; use --hold 10s or more
     --fail-if "verify.latency.p99_ms > 1s" was not judged: that figure was not measured in this run
-    --fail-if was not judged: "nonsense > 1": a result has no "nonsense"; it has plimsoll, schema, experiment, started_at, seconds, command, spec, host, target, workers, settings, before, after, connections, establish, heartbeat, verify, stages, storm, talk, series, interrupted, cost, line, limits, warnings, thresholds, verdict
+    --fail-if was not judged: "nonsense > 1": a result has no "nonsense"; it has plimsoll, schema, experiment, started_at, seconds, command, spec, host, target, workers, settings, before, after, connections, establish, heartbeat, verify, stages, storm, talk, sweep, beside, differences, churn, series, interrupted, cost, line, limits, warnings, thresholds, verdict
     "#);
 }

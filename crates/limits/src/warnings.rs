@@ -3,7 +3,7 @@
 use analysis::Expression;
 use model::{RunResult, units};
 
-use crate::{storm, verdict};
+use crate::{churn, storm, sweep, verdict};
 
 /// Stages that a 95% interval needs.
 const STAGES_FOR_AN_INTERVAL: usize = 5;
@@ -16,9 +16,11 @@ pub(crate) fn warnings(run: &RunResult) -> Vec<String> {
     }
     out.extend(visibility(run));
     out.extend(stages(run));
+    out.extend(sweep::warnings(run));
     out.extend(hold(run));
     out.extend(accept_queue(run));
     out.extend(run.storm.iter().flat_map(storm::slow_generator));
+    out.extend(churn::warnings(run));
     out.extend(thresholds(run));
     out
 }
@@ -41,8 +43,8 @@ fn stages(run: &RunResult) -> Vec<String> {
         return out;
     }
     let good = run.good_stages().count();
-    // A storm has rounds of one size: no cost is fitted over them.
-    if good < STAGES_FOR_AN_INTERVAL && run.storm.is_none() {
+    // A storm has rounds of one size: no cost is fitted over them. A sweep asks for other things than costs.
+    if good < STAGES_FOR_AN_INTERVAL && run.storm.is_none() && run.sweep.is_none() {
         let what = if good < 2 { "costs per connection are not known" } else { "costs have no 95% interval" };
         let advice = if run.spec.stages < STAGES_FOR_AN_INTERVAL as u32 && !run.spec.until_it_breaks {
             "; ask for --stages 5 or more"
@@ -55,7 +57,8 @@ fn stages(run: &RunResult) -> Vec<String> {
     }
     let deciding = verdict::deciding(run);
     for (index, stage) in run.stages.iter().enumerate() {
-        if let Some(why) = stage.why_invalid.as_ref().filter(|_| !stage.valid) {
+        // A sweep tells that by client counts.
+        if let Some(why) = stage.why_invalid.as_ref().filter(|_| !stage.valid && run.sweep.is_none()) {
             let decides = if deciding.contains(&index) { "" } else { "; it is left out of the figures" };
             out.push(format!("stage {} cannot be trusted: {why}{decides}", index + 1));
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// `low` and `high` are `None` where too few stages were seen for an interval at that level: the value
 /// is then a reading without a promise, and outputs say so.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimate {
     /// The point estimate.
     pub value: f64,

@@ -139,6 +139,31 @@ pub struct Listener {
     pub backlog: u64,
 }
 
+/// What a server says of its own connections, in its own views.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerView {
+    /// Where it was read: `pg_stat_activity at 127.0.0.1:5432`, `SHOW POOLS at 127.0.0.1:6432`, `INFO at …`.
+    pub source: String,
+    /// Connections of clients that it counts, the one that asked not among them.
+    pub connections: Option<u64>,
+    /// Connections that come from other nodes of its own cluster.
+    pub internal: Option<u64>,
+    /// Connections that are at work.
+    pub active: Option<u64>,
+    /// Of a pooler: clients that wait for a connection to the server.
+    pub waiting: Option<u64>,
+    /// Of a pooler: how long the one that has waited longest has.
+    pub longest_wait_seconds: Option<f64>,
+    /// Of a pooler: its connections to the server behind it.
+    pub server_connections: Option<u64>,
+    /// The most connections that it takes.
+    pub limit: Option<u64>,
+    /// Of these, how many are kept for superusers.
+    pub reserved: Option<u64>,
+    /// Of a pooler: the most connections to the server for one pool.
+    pub pool_limit: Option<u64>,
+}
+
 /// What the probes saw at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Observation {
@@ -154,6 +179,9 @@ pub struct Observation {
     pub listener: Option<Listener>,
     /// The target's host, where it is another one and an observer reads it there.
     pub target_host: Option<TargetHost>,
+    /// What servers say of their own connections; empty: none does, or the login may not ask.
+    #[serde(default)]
+    pub servers: Vec<ServerView>,
 }
 
 /// Readings of the target's host, where that is not the generator's.

@@ -1,5 +1,7 @@
 //! What is a connection told to do, beside showing that it lives?
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +15,44 @@ pub struct Operation {
     /// Over gRPC: the call to make; `None`: the echo of the node.
     #[serde(default)]
     pub call: Option<Call>,
+    /// Over PostgreSQL: the scripts to run; `None`: the text.
+    #[serde(default)]
+    pub scripts: Option<Scripts>,
+}
+
+/// Scripts of pgbench, as they are. One operation is one run of one of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Scripts {
+    /// Of which one is drawn for each operation, by their weights.
+    pub scripts: Vec<Script>,
+    /// How statements are sent.
+    pub mode: QueryMode,
+    /// What `:name` stands for before a script sets it: `scale`, `default_seed`, `random_seed` and those of `--define`.
+    pub variables: BTreeMap<String, String>,
+}
+
+/// One script.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Script {
+    /// Its file, or the name of one that is built in.
+    pub name: String,
+    /// Its lines.
+    pub text: String,
+    /// How often it is drawn, against the others.
+    pub weight: u32,
+}
+
+/// How statements are sent ("Frontend/Backend Protocol" of the PostgreSQL documentation).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum QueryMode {
+    /// As text, with values written into it.
+    #[default]
+    Simple,
+    /// Parsed, bound and executed each time.
+    Extended,
+    /// Parsed once for each connection.
+    Prepared,
 }
 
 /// A call of one gRPC method, ready to be sent.

@@ -9,12 +9,16 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::churn::ChurnResult;
 use crate::estimate::Estimate;
 use crate::failure::{FailureKind, Tally};
 use crate::histogram::Latency;
-use crate::observation::{Group, HostReading, Listener, Observation, Settings, TargetHost, TcpCounters};
+use crate::observation::{
+    Group, HostReading, Listener, Observation, ServerView, Settings, TargetHost, TcpCounters,
+};
 use crate::spec::Spec;
 use crate::storm::StormResult;
+use crate::sweep::{Difference, SweepResult};
 use crate::talk::TalkResult;
 
 /// The version of this document's shape.
@@ -28,7 +32,7 @@ pub struct RunResult {
     pub plimsoll: String,
     /// Version of this document's shape.
     pub schema: u32,
-    /// Which experiment: `hold`, `storm`, `talk`.
+    /// Which experiment: `hold`, `storm`, `talk`, `sweep`, `churn`.
     pub experiment: String,
     /// When it began, RFC 3339 in UTC.
     pub started_at: String,
@@ -66,6 +70,18 @@ pub struct RunResult {
     /// How the talk went; `None`: another experiment.
     #[serde(default)]
     pub talk: Option<TalkResult>,
+    /// Throughput and latency at rising client counts; `None`: another experiment.
+    #[serde(default)]
+    pub sweep: Option<SweepResult>,
+    /// The same sweep on other ways to the server, run in turns with this one: each a result of its own.
+    #[serde(default)]
+    pub beside: Vec<RunResult>,
+    /// The ways beside this one, compared with it (concluded).
+    #[serde(default)]
+    pub differences: Vec<Difference>,
+    /// How an application's pool fared; `None`: another experiment.
+    #[serde(default)]
+    pub churn: Option<ChurnResult>,
     /// The run over time.
     pub series: Vec<Moment>,
     /// Whether it was interrupted.
@@ -264,6 +280,9 @@ pub struct Stage {
     pub listener: Option<Listener>,
     /// The target's host at its end, where it is another one and an observer reads it there.
     pub target_host: Option<TargetHost>,
+    /// What servers said of their own connections at its end.
+    #[serde(default)]
+    pub servers: Vec<ServerView>,
     /// What each side used while connections were established.
     pub establishing: Option<CpuUse>,
     /// What each side used in the quiet part at its end.
@@ -294,7 +313,7 @@ pub struct CpuUse {
 pub struct Moment {
     /// Since the start of the run.
     pub t_seconds: f64,
-    /// What was going on: `establish`, `verify`, `settle`, `talk`, `hold`, `drain`.
+    /// What was going on: `establish`, `verify`, `settle`, `talk`, `load`, `hold`, `drain`.
     pub doing: String,
     /// Connections that the current stage asks for.
     pub wanted: u64,
@@ -508,6 +527,10 @@ impl RunResult {
             stages: Vec::new(),
             storm: None,
             talk: None,
+            sweep: None,
+            beside: Vec::new(),
+            differences: Vec::new(),
+            churn: None,
             series: Vec::new(),
             interrupted: false,
             cost: Costs::default(),

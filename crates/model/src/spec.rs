@@ -3,8 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::churn::ChurnSpec;
 use crate::operation::Operation;
 use crate::storm::StormSpec;
+use crate::sweep::SweepSpec;
 use crate::talk::TalkSpec;
 use crate::target::Target;
 
@@ -54,6 +56,12 @@ pub struct Spec {
     /// Once all stand, each of them speaks; `None`: they only beat.
     #[serde(default)]
     pub talk: Option<TalkSpec>,
+    /// They work, at rising client counts; `None`: another experiment.
+    #[serde(default)]
+    pub sweep: Option<SweepSpec>,
+    /// They belong to an application's pool; `None`: another experiment.
+    #[serde(default)]
+    pub churn: Option<ChurnSpec>,
 }
 
 impl Spec {
@@ -80,6 +88,8 @@ impl Spec {
             operation: None,
             storm: None,
             talk: None,
+            sweep: None,
+            churn: None,
         }
     }
 

@@ -393,6 +393,18 @@ impl Target {
         self.path.split('?').next().unwrap_or_default().trim_start_matches('/')
     }
 
+    /// Whether its URL has connections encrypted, and then whether any certificate will do, `insecure` being the user's
+    /// word on that; `None`: they are not encrypted, unless the server asks for it.
+    pub fn encrypted(&self, insecure: bool) -> Option<bool> {
+        match (self.scheme, self.ssl_mode()) {
+            (Scheme::Postgres, SslMode::Disable) => None,
+            // But to whom is not asked: as libpq has it.
+            (Scheme::Postgres, SslMode::Require) => Some(true),
+            (Scheme::Postgres, SslMode::VerifyFull) => Some(insecure),
+            _ => self.begins_with_tls().then_some(insecure),
+        }
+    }
+
     /// Whether a PostgreSQL connection is to be encrypted; the last that the URL says counts.
     pub fn ssl_mode(&self) -> SslMode {
         self.options().filter_map(SslMode::of).last().unwrap_or_default()
@@ -491,6 +503,17 @@ mod tests {
         let target = Target::parse("postgres://ann@[::1]:6432").unwrap();
         assert_eq!((target.database().unwrap().as_str(), target.ssl_mode()), ("ann", SslMode::Disable));
         assert_eq!(target.to_string(), "postgres://ann@[::1]:6432/");
+    }
+
+    #[test]
+    fn a_url_says_whether_and_for_whom_connections_are_encrypted() {
+        let of = |url: &str| [false, true].map(|insecure| Target::parse(url).unwrap().encrypted(insecure));
+        assert_eq!(of("postgres://h/d"), [None, None]);
+        assert_eq!(of("postgres://h/d?sslmode=require"), [Some(true), Some(true)]);
+        assert_eq!(of("postgres://h/d?sslmode=verify-full"), [Some(false), Some(true)]);
+        assert_eq!(of("redis://h"), [None, None]);
+        assert_eq!(of("rediss://h"), [Some(false), Some(true)]);
+        assert_eq!(of("mongodb://h/?tls=true"), [Some(false), Some(true)]);
     }
 
     #[test]

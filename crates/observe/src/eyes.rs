@@ -2,26 +2,27 @@
 
 use std::net::SocketAddr;
 
-use model::observation::{Listener, Observation, Settings, TargetHost, TcpCounters};
+use model::observation::{Listener, Observation, ServerView, Settings, TargetHost, TcpCounters};
 use model::result::{Host, ProcessSeen};
 
 use crate::far::{Far, Reach};
 use crate::metrics::Metrics;
 use crate::service::There;
-use crate::{Finder, Glance, Observer};
+use crate::{Finder, Glance, Observer, Server, views};
 
 /// The eyes of a run. Nothing fails once they are open: what is not answered is `None`, and a warning.
 pub struct Eyes {
     near: Observer,
     far: Option<(Far, There)>,
     metrics: Option<Metrics>,
+    servers: Vec<Server>,
     warnings: Vec<String>,
 }
 
 impl Eyes {
     /// Eyes that see this host only.
     pub fn new(near: Observer) -> Self {
-        Self { near, far: None, metrics: None, warnings: Vec::new() }
+        Self { near, far: None, metrics: None, servers: Vec::new(), warnings: Vec::new() }
     }
 
     /// Sees the target through the observer that runs on its host.
@@ -42,7 +43,14 @@ impl Eyes {
         Ok(self)
     }
 
-    /// See [`Observer::observe`].
+    /// Asks these servers how many connections they count, whenever [`Eyes::servers`] is called.
+    #[must_use]
+    pub fn asking(mut self, servers: Vec<Server>) -> Self {
+        self.servers = servers;
+        self
+    }
+
+    /// See [`Observer::observe`]. What servers say of themselves is not among it: to be asked costs them something.
     pub fn observe(&mut self) -> Observation {
         let mut seen = self.near.observe();
         if self.far.is_some() {
@@ -84,6 +92,14 @@ impl Eyes {
             Some(_) => self.ask("tcp").unwrap_or_default(),
             None => self.near.tcp(),
         }
+    }
+
+    /// What servers say of their own connections now. Each is asked over a connection of its own, and waited for a
+    /// second at the most: for before, between and after what is measured, or once in its midst.
+    pub fn servers(&mut self) -> Vec<ServerView> {
+        let (views, silent) = views::read(&mut self.servers);
+        silent.into_iter().for_each(|why| self.warn(why));
+        views
     }
 
     /// The machine that the generator runs on.

@@ -113,7 +113,11 @@ fn query(find: &Finder, addresses: &[SocketAddr]) -> String {
     match find {
         Finder::Port(_) => {}
         Finder::Pid(pid) => drop(words.append_pair("pid", &pid.to_string())),
-        Finder::Name(name) => drop(words.append_pair("process", name)),
+        Finder::Name(names) => {
+            for name in names {
+                words.append_pair("process", name);
+            }
+        }
         Finder::Cgroup(path) => drop(words.append_pair("cgroup", path)),
     }
     for address in addresses {

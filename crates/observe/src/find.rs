@@ -16,9 +16,9 @@ pub enum Finder {
     Port(Vec<SocketAddr>),
     /// This one and its descendants.
     Pid(u32),
-    /// Those whose name (`comm`) or executable is called so, and their descendants. Plimsoll's own are not
+    /// Those whose name (`comm`) or executable is one of these, and their descendants. Plimsoll's own are not
     /// among them.
-    Name(String),
+    Name(Vec<String>),
     /// Those in this cgroup and the groups below it: its path below the mount.
     Cgroup(String),
 }
@@ -42,19 +42,22 @@ impl Finder {
                      find the target by its port"
                 )),
             },
-            Self::Name(name) => {
+            Self::Name(names) => {
                 let mut ours = table.ancestors(own_pid);
                 ours.extend(table.tree([own_pid], &BTreeSet::new()));
-                let found: BTreeSet<u32> = table
-                    .iter()
-                    .filter(|p| !p.zombie && !ours.contains(&p.pid) && is_called(root, p, name))
-                    .map(|p| p.pid)
-                    .collect();
-                if found.is_empty() {
-                    return Err(format!(
-                        "no process on this machine is called {name:?}; name one of the target's with --pid, \
-                         or run as its user or as root"
-                    ));
+                let mut found = BTreeSet::new();
+                for name in names {
+                    let called =
+                        |p: &&Process| !p.zombie && !ours.contains(&p.pid) && is_called(root, p, name);
+                    let these: Vec<u32> = table.iter().filter(called).map(|p| p.pid).collect();
+                    // What is seen without them would be taken for the whole target.
+                    if these.is_empty() {
+                        return Err(format!(
+                            "no process on this machine is called {name:?}; name one of the target's with --pid, \
+                             or run as its user or as root"
+                        ));
+                    }
+                    found.extend(these);
                 }
                 Ok(found)
             }

@@ -46,6 +46,7 @@ mod sock_diag;
 mod table;
 mod tcp;
 mod threads;
+mod views;
 
 pub use eyes::Eyes;
 pub use far::Reach;
@@ -53,3 +54,4 @@ pub use find::Finder;
 pub use observer::{Glance, Observer};
 pub use reader::{Error, Root};
 pub use service::{Service, There};
+pub use views::Server;

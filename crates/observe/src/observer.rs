@@ -126,6 +126,7 @@ impl Observer {
             tcp: tcp::read(root, warnings),
             listener: listener::summary(&sight.listening),
             target_host: None,
+            servers: Vec::new(),
         }
     }
 

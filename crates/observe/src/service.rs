@@ -211,6 +211,7 @@ fn next_head(client: &mut impl Read, bytes: &mut Vec<u8>) -> io::Result<Option<V
 /// The observer that a question's words ask for.
 fn observer(query: &str) -> Result<Observer, Refused> {
     let mut find = None;
+    let mut names = Vec::new();
     let mut addresses = Vec::new();
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
         let wrong = |what: &str| Refused::Malformed(format!("{key}={value} is not {what}"));
@@ -219,10 +220,13 @@ fn observer(query: &str) -> Result<Observer, Refused> {
                 addresses.push(value.parse::<SocketAddr>().map_err(|_| wrong("an address and port"))?);
             }
             "pid" => find = Some(Finder::Pid(value.parse().map_err(|_| wrong("a process id"))?)),
-            "process" => find = Some(Finder::Name(value.into_owned())),
+            "process" => names.push(value.into_owned()),
             "cgroup" => find = Some(Finder::Cgroup(value.into_owned())),
             _ => return Err(Refused::Malformed(format!("{key}: it knows address, pid, process and cgroup"))),
         }
+    }
+    if !names.is_empty() {
+        find = Some(Finder::Name(names));
     }
     let find = find.unwrap_or_else(|| Finder::Port(addresses.clone()));
     Ok(Observer::new(Root::host(), std::process::id(), find).listening_at(addresses))

@@ -105,7 +105,7 @@ pub(crate) fn operation(
         metadata,
         streams: args.streams,
     };
-    let operation = Operation { text: None, call: Some(call) };
+    let operation = Operation { call: Some(call), ..Operation::default() };
     protocols::check_operation(spec.target.scheme, &operation)
         .map_err(|why| Failed::Usage(format!("--call {name}: {why}")))?;
     Ok(Some(operation))

@@ -1,6 +1,7 @@
 //! How is a hold conducted? Stage by stage: open, verify, settle, look; then hold, verify once more, drain.
 
 mod storm;
+pub(crate) mod sweep;
 mod talk;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,13 +12,15 @@ use fleet::{Crew, Event, Order, Report};
 use model::observation::Observation;
 use model::result::{CpuUse, Moment, Purpose, Stage};
 use model::storm::{Round, Wave};
+use model::sweep::{Loaded, SweepPoint};
 use model::talk::{TalkResult, Talked};
 use model::{FailureKind, Latencies, Sample, Spec, Tally, units};
 use observe::{Eyes, Glance};
 use reactor::clock::{self, Nanos};
 
-use crate::progress::{Audience, Progress};
+use crate::progress::{Audience, Progress, stage_line};
 use storm::QueueWatch;
+use sweep::Measuring;
 
 /// How often the probes look.
 const LOOK_EVERY: Nanos = clock::SECOND;
@@ -25,6 +28,8 @@ const LOOK_EVERY: Nanos = clock::SECOND;
 const SETTLE: Nanos = clock::SECOND;
 /// A worker reports twice a second; one that says nothing for so long hangs.
 const WORKER_SILENCE: Nanos = 20 * clock::SECOND;
+/// A look that took longer is not repeated while clients work: it would be a part of what is measured.
+const QUICK_LOOK: Nanos = 10 * clock::MILLISECOND;
 /// A search starts with this many connections.
 const SEARCH_START: u64 = 1_000;
 
@@ -36,6 +41,8 @@ pub(crate) struct Conducted {
     pub(crate) rounds: Vec<Round>,
     /// Of a talk.
     pub(crate) talk: Option<TalkResult>,
+    /// Of a sweep.
+    pub(crate) points: Vec<SweepPoint>,
     pub(crate) series: Vec<Moment>,
     /// Everything that all workers counted.
     pub(crate) total: Sample,
@@ -76,6 +83,8 @@ pub(crate) struct Conductor<'a> {
     /// What was seen at the last moment of the series.
     looked: Observation,
     look_at: Nanos,
+    /// How long the last whole look took.
+    look_took: Nanos,
     /// When what is being done now will be over, where that is known.
     over_at: Option<Nanos>,
     /// What the workers saw of the wave under way.
@@ -84,6 +93,10 @@ pub(crate) struct Conductor<'a> {
     talked: Talked,
     /// The accept queues, while they are watched.
     queues: Option<QueueWatch>,
+    /// What the workers saw of the work at one client count.
+    loaded: Loaded,
+    /// The measured part of it, while it is under way.
+    measuring: Option<Measuring>,
 }
 
 /// Latencies and counters since some moment.
@@ -132,10 +145,13 @@ impl<'a> Conductor<'a> {
             doing: "start",
             wanted: 0,
             look_at: now + LOOK_EVERY,
+            look_took: 0,
             over_at: None,
             wave: Wave::default(),
             talked: Talked::default(),
             queues: None,
+            loaded: Loaded::default(),
+            measuring: None,
         }
     }
 
@@ -147,7 +163,11 @@ impl<'a> Conductor<'a> {
             None if self.spec.until_it_breaks => self.search(),
             None => self.ramp(),
         };
-        let stopped = ended.is_err();
+        self.end(ended.is_err())
+    }
+
+    /// Ends a run, be it done or stopped.
+    fn end(mut self, stopped: bool) -> Conducted {
         self.out.interrupted = stopped;
         if stopped {
             self.audience.say("stopping: the report follows; Ctrl-C again ends at once, without it");
@@ -243,7 +263,7 @@ impl<'a> Conductor<'a> {
         let idle = self.quiet_time("settle", SETTLE)?;
         let stage = self.judged_stage(purpose, size, pass, (seconds, Some(establishing)), Some(idle));
         let passed = stage.passed;
-        self.audience.stage(&stage);
+        self.audience.stage(stage.passed, &stage_line(&stage));
         self.out.stages.push(stage);
         Ok((pass.0, passed))
     }
@@ -264,7 +284,7 @@ impl<'a> Conductor<'a> {
         let pass = self.verify()?;
         let stage = self.judged_stage(Purpose::Confirm, size, pass, (0.0, None), Some(idle));
         let passed = stage.passed;
-        self.audience.stage(&stage);
+        self.audience.stage(stage.passed, &stage_line(&stage));
         self.out.stages.push(stage);
         Ok((pass.0, passed))
     }
@@ -324,7 +344,9 @@ impl<'a> Conductor<'a> {
             if unconcluded.is_empty() {
                 return Ok(sum);
             }
-            let next = self.queues.as_ref().map_or(Nanos::MAX, QueueWatch::next).min(self.look_at);
+            let queues = self.queues.as_ref().map_or(Nanos::MAX, QueueWatch::next);
+            let measuring = self.measuring.as_ref().map_or(Nanos::MAX, Measuring::next);
+            let next = queues.min(measuring).min(self.look_at);
             let timeout = next.saturating_sub(clock::now()).max(clock::MILLISECOND);
             match self.crew.next(Duration::from_nanos(timeout)) {
                 Some(Event::Report(w, report)) => {
@@ -340,6 +362,7 @@ impl<'a> Conductor<'a> {
                 None => {}
             }
             self.look_at_queues();
+            self.look_at_work();
             self.look_if_due();
             self.give_up_the_silent();
         }
@@ -394,6 +417,7 @@ impl<'a> Conductor<'a> {
             Report::Drained => self.alive[worker as usize] = false,
             Report::WaveOver(wave) => self.wave.merge(&wave),
             Report::TalkOver(talked) => self.talked.merge(&talked),
+            Report::Loaded(loaded) => self.loaded.merge(&loaded),
             Report::Started | Report::Opened | Report::Verified { .. } | Report::Dropped | Report::Quiet => {}
         }
     }
@@ -444,6 +468,7 @@ impl<'a> Conductor<'a> {
         idle: Option<CpuUse>,
     ) -> Stage {
         let seen = self.eyes.observe();
+        let servers = self.eyes.servers();
         let now = self.counters().counters;
         let failed = now.failed.since(&self.stage.since.counters.failed);
         let latency = self.out.verify_latency.summary();
@@ -469,6 +494,7 @@ impl<'a> Conductor<'a> {
             tcp: seen.tcp,
             listener: seen.listener,
             target_host: seen.target_host,
+            servers,
             establishing,
             idle,
             passed: why_failed.is_none(),
@@ -483,7 +509,7 @@ impl<'a> Conductor<'a> {
         if now < self.look_at {
             return;
         }
-        let seen = self.eyes.observe();
+        let seen = self.look();
         // On a crowded machine a look takes long; the workers must be listened to for at least as long.
         let looked = clock::now();
         self.look_at = looked + LOOK_EVERY.max(looked - now);
@@ -501,6 +527,17 @@ impl<'a> Conductor<'a> {
         });
         self.out.series.push(moment);
         self.moment = Window { since: all, seen: Sample::default(), at: now };
+    }
+
+    /// All that can be seen; while clients work, only what is seen without disturbing them.
+    fn look(&mut self) -> Observation {
+        if self.measuring.is_some() && self.look_took > QUICK_LOOK {
+            return self.glimpse();
+        }
+        let began = clock::now();
+        let seen = self.eyes.observe();
+        self.look_took = clock::now() - began;
+        seen
     }
 
     fn moment_now(&self, now: Nanos, seen: &Observation) -> Moment {
@@ -564,6 +601,7 @@ impl<'a> Conductor<'a> {
         self.out.total.counters = all.counters;
         self.out.total.cpu_seconds = all.cpu_seconds;
         self.out.after = self.eyes.observe();
+        self.out.after.servers = self.eyes.servers();
         // Whatever happens while draining is no finding about the target.
         let (total, died) = (self.out.total.clone(), self.out.died.clone());
         let drained = |r: &Report| matches!(r, Report::Drained).then_some(0);
@@ -572,14 +610,23 @@ impl<'a> Conductor<'a> {
     }
 }
 
-/// What each side used between two glances.
+/// What each side used from a glance until the one that was just taken.
 fn used(began: Nanos, first: &Glance, last: &Glance) -> CpuUse {
-    let used = |a: Option<f64>, b: Option<f64>| Some((b? - a?).max(0.0));
+    used_between((began, first), (clock::now(), last))
+}
+
+/// What each side used between two glances.
+fn used_between((began, first): (Nanos, &Glance), (ended, last): (Nanos, &Glance)) -> CpuUse {
     CpuUse {
-        seconds: clock::to_seconds(clock::now() - began),
-        target_cpu_seconds: used(first.target_cpu_seconds, last.target_cpu_seconds),
-        generator_cpu_seconds: used(first.generator_cpu_seconds, last.generator_cpu_seconds),
+        seconds: clock::to_seconds(ended - began),
+        target_cpu_seconds: risen(first.target_cpu_seconds, last.target_cpu_seconds),
+        generator_cpu_seconds: risen(first.generator_cpu_seconds, last.generator_cpu_seconds),
     }
+}
+
+/// By how much a count of seconds rose; `None`: it could not be read.
+fn risen(first: Option<f64>, last: Option<f64>) -> Option<f64> {
+    Some((last? - first?).max(0.0))
 }
 
 fn why_failed(

@@ -7,8 +7,8 @@ use model::result::RunResult;
 use model::{Spec, Target, units};
 
 use crate::cli::DoctorArgs;
-use crate::hold::{means, with_plan};
 use crate::outputs::terminal_style;
+use crate::way::{means, with_plan};
 use crate::{Failed, emit, reach, sight};
 
 /// Prints the ladder from settings alone; exit code 3 if something would stop below what is asked.
@@ -19,20 +19,27 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8, Failed> {
     // Without a URL, only the client's side is asked about.
     let url = args.url.as_deref().unwrap_or("tcp://127.0.0.1:1");
     let target = Target::parse(url).map_err(|e| Failed::Usage(e.to_string()))?;
-    // Nothing is sent, so any address may be asked about.
+    // At most a server's own view is asked for, so any address may be named.
     let addresses: Vec<SocketAddr> =
         reach::resolve(&target, Some(&target.host)).map_err(|e| Failed::CannotRun(e.to_string()))?;
     let Some(&first) = addresses.first() else {
         return Err(Failed::CannotRun("the target has no address".to_owned()));
     };
     let sources = reach::sources(&target, first, &args.source).map_err(|e| Failed::Usage(e.to_string()))?;
-    let mut eyes = sight::eyes(&args.sight, &addresses)?;
+    let mut eyes = sight::eyes(&args.sight, &target, &addresses)?;
+    // A stranger's server is not even asked, unless it was named for that.
+    let may_ask = !args.sight.views.is_empty() || reach::resolve(&target, None).is_ok();
     let mut result = RunResult::new("doctor", spec(target, args));
     if args.url.is_none() {
         result.target.url = "URL".to_owned();
     }
     result.host = eyes.host();
     result.before = eyes.observe();
+    if may_ask {
+        drop(eyes.take_warnings());
+        result.before.servers = eyes.servers();
+        result.warnings = eyes.take_warnings();
+    }
     result.target.addresses = addresses.iter().map(ToString::to_string).collect();
     result.target.processes = eyes.target_processes();
     result.target.host = eyes.target_host();
@@ -77,6 +84,9 @@ fn print(result: &RunResult, shortfalls: &[plan::Shortfall], with_target: bool) 
         for short in shortfalls {
             println!("  {}", short.to_string().replace('\n', "\n  "));
         }
+    }
+    for why in &result.warnings {
+        println!("\nThe server's own count is unknown: {why}.");
     }
     if with_target && let Some(why) = &result.settings.target_hidden {
         println!("\nThe server's own limits are unknown: {why}.");

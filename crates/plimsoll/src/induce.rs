@@ -1,7 +1,7 @@
 //! How is each limit made to happen on purpose, small and bounded?
 //!
-//! A recipe is lines for `sh -eu`, made of Plimsoll's own commands, that end in a hold. Printed, they can be pasted; run
-//! by `--induce`, the hold writes its result where it is told to by `PLIMSOLL_JSON`.
+//! A recipe is lines for `sh -eu`, made of Plimsoll's own commands, that end in a hold, or a churn. Printed, they can be pasted; run
+//! by `--induce`, that writes its result where it is told to by `PLIMSOLL_JSON`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -225,6 +225,14 @@ start "$PLIMSOLL" hold tcp://127.0.0.1:7623 --until-it-breaks -c 500 --hold 1s -
 wait $!"#,
     },
     Recipe {
+        id: "pooler.queue",
+        says: "Not run: it takes a pooler. With a PgBouncer of yours on port 6432 whose default_pool_size is 2, more \
+               clients than that wait while they work:",
+        needs: None,
+        lines: r#"start "$PLIMSOLL" sweep postgres://bench@127.0.0.1:6432/bench --message 'SELECT pg_sleep(0.01)' -c 1..64 --measure 3s
+wait $!"#,
+    },
+    Recipe {
         id: "listen.accept-queue",
         says: "The node's queue holds 8 connections, and it is stopped for 3 seconds while six more runs connect.",
         needs: Some(&[]),
@@ -303,6 +311,30 @@ wait $!"#,
         lines: r#"node "$PLIMSOLL" serve tcp://127.0.0.1:7630
 for n in $(seq $((8 * $(nproc)))); do start timeout 15 sh -c 'while :; do :; done'; done
 start "$PLIMSOLL" hold tcp://127.0.0.1:7630 -c 2000 --stages 4 --hold 3s --heartbeat 500ms
+wait $!"#,
+    },
+    Recipe {
+        id: "pool.budget",
+        says: "Not run: the node speaks no protocol whose pool keeps a minimum. With a Redis of yours, said to take a hundred:",
+        needs: None,
+        lines: r#"start "$PLIMSOLL" churn redis://127.0.0.1:6379 --min-pool 10 --idle 100ms --instances 40 --server-limit 100
+wait $!"#,
+    },
+    Recipe {
+        id: "pool.too-small",
+        says: "Not run: the node speaks no protocol whose pool has a maximum. With a Redis of yours:",
+        needs: None,
+        lines: r#"start "$PLIMSOLL" churn redis://127.0.0.1:6380 --max-pool 2 --burst 200 --wait-timeout 2ms --idle 100ms
+wait $!"#,
+    },
+    Recipe {
+        id: "pool.churn",
+        says: "Connections may be idle for 200 ms, and every half second ten requests come that should be answered within \
+               a millisecond of their instant.",
+        needs: Some(&[]),
+        lines: r#"node "$PLIMSOLL" serve http://127.0.0.1:7636
+start "$PLIMSOLL" churn http://127.0.0.1:7636/healthz --idle-timeout 200ms --burst 10 --idle 500ms --bursts 4 \
+    --network-delay 10ms --objective 5ms
 wait $!"#,
     },
 ];

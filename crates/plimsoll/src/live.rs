@@ -9,7 +9,6 @@ mod view;
 
 use std::io::{self, IsTerminal as _, Stderr};
 
-use model::result::Stage;
 use model::{Spec, units};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -17,7 +16,7 @@ use ratatui::widgets::Widget as _;
 
 use self::painter::Painter;
 use self::view::{Now, Point, View};
-use crate::progress::{Audience, Progress, stage_line};
+use crate::progress::{Audience, Progress};
 
 /// The most lines that the block takes.
 const TALLEST: u16 = 18;
@@ -74,9 +73,9 @@ impl Audience for Live {
         self.paint();
     }
 
-    fn stage(&mut self, stage: &Stage) {
-        self.view.past.push(stage.passed);
-        self.say(&stage_line(stage));
+    fn stage(&mut self, passed: bool, line: &str) {
+        self.view.past.push(passed);
+        self.say(line);
     }
 
     fn say(&mut self, line: &str) {
@@ -99,7 +98,8 @@ fn take(view: &mut View, progress: &Progress<'_>, most_ready: &mut u64, last_t_s
     view.history.push(Point {
         t_seconds: moment.t_seconds,
         ready: moment.ready,
-        p99_ms: moment.beat_p99_ms,
+        answered: moment.messages_answered,
+        p99_ms: if view.sweep { moment.message_p99_ms } else { moment.beat_p99_ms },
         target_user_bytes: moment.target_user_bytes,
     });
     if moment.ready == *most_ready {

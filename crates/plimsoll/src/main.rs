@@ -1,12 +1,15 @@
 //! The binary: a file per subcommand, and one exit code for each way to end.
 
 mod call;
+mod churn;
 mod cli;
 mod conduct;
 mod doctor;
 mod emit;
+mod experiment;
 mod hold;
 mod induce;
+mod init;
 mod limits_command;
 mod live;
 mod observe_command;
@@ -19,7 +22,10 @@ mod run;
 mod serving;
 mod sight;
 mod storm;
+mod sweep;
 mod talk;
+mod way;
+mod workload;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -62,6 +68,8 @@ fn run(command: &Command) -> Result<u8, Failed> {
         Command::Hold(args) => hold::hold(args),
         Command::Storm(args) => storm::storm(args),
         Command::Talk(args) => talk::talk(args),
+        Command::Sweep(args) => sweep::sweep(args),
+        Command::Churn(args) => churn::churn(args),
         Command::Serve(args) => serving::serve(args).map(|()| 0),
         Command::Doctor(args) => doctor::doctor(args),
         Command::Observe(args) => observe_command::observe(args).map(|()| 0),

@@ -26,8 +26,8 @@ pub(crate) struct Progress<'a> {
 pub(crate) trait Audience {
     /// About once a second.
     fn moment(&mut self, progress: &Progress<'_>);
-    /// After each stage.
-    fn stage(&mut self, stage: &Stage);
+    /// After each stage: whether it passed, and what there is to say of it.
+    fn stage(&mut self, passed: bool, line: &str);
     /// Something worth a line.
     fn say(&mut self, line: &str);
     /// The run is over.
@@ -39,7 +39,7 @@ pub(crate) struct Quiet;
 
 impl Audience for Quiet {
     fn moment(&mut self, _: &Progress<'_>) {}
-    fn stage(&mut self, _: &Stage) {}
+    fn stage(&mut self, _: bool, _: &str) {}
     fn say(&mut self, _: &str) {}
     fn end(&mut self) {}
 }
@@ -67,8 +67,8 @@ impl Audience for Lines {
         }
     }
 
-    fn stage(&mut self, stage: &Stage) {
-        self.say(&stage_line(stage));
+    fn stage(&mut self, _: bool, line: &str) {
+        self.say(line);
     }
 
     fn say(&mut self, line: &str) {
@@ -107,6 +107,9 @@ fn line(progress: &Progress<'_>) -> String {
     let failed = progress.counters.failed.total();
     if failed > 0 {
         text += &format!(", {} failed", units::count(failed));
+    }
+    if moment.messages_answered > 0 {
+        text += &format!(", {} answered since", units::count(moment.messages_answered));
     }
     if let Some(p99) = moment.beat_p99_ms {
         text += &format!(", heartbeats p99 {}", units::milliseconds(p99));

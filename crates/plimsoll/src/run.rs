@@ -16,12 +16,21 @@ pub(crate) fn command_line(file: &Path) -> Result<Vec<String>, Failed> {
 
 fn words(text: &str) -> Result<Vec<String>, String> {
     let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| e.to_string())?;
-    let mut take = |key: &str| match table.remove(key) {
+    let text = |key: &str, value| match value {
         Some(Value::String(text)) => Ok(text),
         Some(other) => Err(format!("{key} = {other} must be a string")),
         None => Err(format!("{key} is missing; write {key} = \"…\"")),
     };
-    let mut words = vec!["plimsoll".to_owned(), take("experiment")?, take("url")?];
+    let mut words = vec!["plimsoll".to_owned(), text("experiment", table.remove("experiment"))?];
+    match table.remove("url") {
+        // several ways to the server, in a sweep
+        Some(Value::Array(urls)) => {
+            for url in urls {
+                words.push(text("url", Some(url))?);
+            }
+        }
+        url => words.push(text("url", url)?),
+    }
     for (key, value) in table {
         let flag = format!("--{}", key.replace('_', "-"));
         let values = match value {
@@ -69,6 +78,8 @@ mod tests {
 
     #[test]
     fn mistakes_name_the_key_or_the_line() {
+        assert_eq!(words("experiment = \"sweep\"\nurl = [\"a\", \"b\"]").unwrap()[2..], ["a", "b"]);
+        assert!(words("experiment = \"sweep\"\nurl = [1]").unwrap_err().contains("must be a string"));
         assert!(words("url = \"tcp://x:1\"").unwrap_err().contains("experiment is missing"));
         assert!(words("experiment = \"hold\"\nurl = = 1").unwrap_err().contains("line 2"));
         assert!(words("experiment = \"hold\"\nurl = \"u\"\nhold = { a = 1 }").unwrap_err().contains("hold"));

@@ -3,16 +3,17 @@
 use std::fs;
 use std::net::SocketAddr;
 
-use observe::{Eyes, Finder, Observer, Reach, Root};
+use model::Target;
+use observe::{Eyes, Finder, Observer, Reach, Root, Server};
 
-use crate::Failed;
 use crate::cli::SightArgs;
+use crate::{Failed, reach};
 
 /// Opens the eyes that were asked for.
-pub(crate) fn eyes(args: &SightArgs, addresses: &[SocketAddr]) -> Result<Eyes, Failed> {
-    let find = match (args.pid, &args.process, &args.cgroup) {
+pub(crate) fn eyes(args: &SightArgs, target: &Target, addresses: &[SocketAddr]) -> Result<Eyes, Failed> {
+    let find = match (args.pid, &args.process[..], &args.cgroup) {
         (Some(pid), _, _) => Finder::Pid(pid),
-        (_, Some(name), _) => Finder::Name(name.clone()),
+        (_, names @ [_, ..], _) => Finder::Name(names.to_vec()),
         (_, _, Some(path)) => Finder::Cgroup(path.clone()),
         _ => Finder::Port(addresses.to_vec()),
     };
@@ -36,7 +37,39 @@ pub(crate) fn eyes(args: &SightArgs, addresses: &[SocketAddr]) -> Result<Eyes, F
         let reach = Reach { token: None, ..reach(url)? };
         eyes = eyes.with_metrics(&reach).map_err(Failed::CannotRun)?;
     }
-    Ok(eyes)
+    Ok(eyes.asking(servers(args, target, addresses)?))
+}
+
+/// Who is asked how many connections it counts: those that were named, else the target, if it is one that tells.
+fn servers(args: &SightArgs, target: &Target, addresses: &[SocketAddr]) -> Result<Vec<Server>, Failed> {
+    if args.views.is_empty() {
+        let own = addresses.first().filter(|_| Server::tells(target.scheme));
+        // Whom nobody here can trust is told by the first connection; that must not keep a doctor from the rest.
+        return Ok(own.and_then(|address| server(args, target, *address).ok()).into_iter().collect());
+    }
+    let named = |url: &String| {
+        let wrong = |why: &dyn std::fmt::Display| Failed::Usage(format!("--views: {why}"));
+        let target = Target::parse(url).map_err(|e| wrong(&e))?;
+        if !Server::tells(target.scheme) {
+            return Err(wrong(&format!(
+                "{target} tells nothing of its connections; postgres, redis and rediss do"
+            )));
+        }
+        // Only asked a question, so any address may be named.
+        let addresses =
+            reach::resolve(&target, Some(&target.host)).map_err(|e| Failed::CannotRun(e.to_string()))?;
+        let address = addresses.first().ok_or_else(|| wrong(&format!("{target} has no address")))?;
+        server(args, &target, *address)
+    };
+    args.views.iter().map(named).collect()
+}
+
+/// One of them, with the trust that a run's connections have.
+fn server(args: &SightArgs, target: &Target, address: SocketAddr) -> Result<Server, Failed> {
+    let server = Server::new(target.clone(), address);
+    let Some(insecure) = target.encrypted(args.insecure) else { return Ok(server) };
+    let tls = worker::trust::client(target, authority(args)?.as_deref(), insecure)?;
+    Ok(server.over_tls(tls.config, tls.name))
 }
 
 /// The certificate authorities that `--ca` names.

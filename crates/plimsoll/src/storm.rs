@@ -4,11 +4,11 @@ use model::{Spec, StormSpec, Target};
 
 use crate::Failed;
 use crate::cli::StormArgs;
-use crate::hold::{checked_target, common_spec, run};
+use crate::experiment::{checked_target, common_spec, run};
 
 /// Runs a storm; gives the exit code.
 pub(crate) fn storm(args: &StormArgs) -> Result<u8, Failed> {
-    let target = checked_target(&args.url, &args.run)?;
+    let target = checked_target(&args.url, &args.run.fail_if)?;
     run(spec_of(args, target)?, "storm", &args.run, None)
 }
 

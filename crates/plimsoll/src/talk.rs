@@ -3,12 +3,12 @@
 use model::{Spec, TalkSpec, Target};
 
 use crate::cli::TalkArgs;
-use crate::hold::{LEAST_PATIENCE_SECONDS, checked_target, common_spec, run};
+use crate::experiment::{LEAST_PATIENCE_SECONDS, checked_target, common_spec, run};
 use crate::{Failed, call, operation};
 
 /// Runs a talk; gives the exit code.
 pub(crate) fn talk(args: &TalkArgs) -> Result<u8, Failed> {
-    let target = checked_target(&args.url, &args.run)?;
+    let target = checked_target(&args.url, &args.run.fail_if)?;
     call::check(&args.call, &target)?;
     run(spec_of(args, target)?, "talk", &args.run, Some(&args.call))
 }

@@ -5,11 +5,12 @@
 //!
 //! The first byte of the input chooses a setup; the rest is a [script](Step).
 
-use model::{Call, CallKind, FailureKind, Operation, Scheme, Target};
+use model::{Call, CallKind, FailureKind, Operation, QueryMode, Scheme, Script, Scripts, Target};
 
 use crate::h2::frame;
 use crate::machine::{Cue, Driver, Fact, Machine, Out};
 use crate::mongodb::MongoDb;
+use crate::pgbench::{Book, Part};
 use crate::postgres::Postgres;
 use crate::scram::Secret;
 use crate::serve::{Service, Slot};
@@ -114,10 +115,49 @@ pub fn postgres(input: &[u8]) {
                 1 => "postgres://u@h/d",
                 _ => "postgres://u:p@h/d",
             });
-            operating(setup, plan, "SELECT 1; SELECT 2")
+            if setup / 8 % 4 == 3 {
+                scripted(setup, plan)
+            } else {
+                operating(setup, plan, "SELECT 1; SELECT 2")
+            }
         },
         |plan| Postgres::with_secret(plan, Secret::known()),
     );
+}
+
+/// The plan with a script, in a mode that the setup chooses.
+fn scripted(setup: u8, plan: Plan) -> Plan {
+    let script = Script {
+        name: "fuzz".to_owned(),
+        text:
+            "\\set a random(1, 9)\n\\if :a > 5\nBEGIN;\nSELECT :a;\nEND;\n\\elif :a > 2\nSELECT :a;\n\\endif"
+                .to_owned(),
+        weight: 1,
+    };
+    let mode = [QueryMode::Simple, QueryMode::Extended, QueryMode::Prepared][usize::from(setup / 32 % 3)];
+    let scripts = Some(Scripts { scripts: vec![script], mode, variables: Default::default() });
+    Plan { operation: Some(Operation { scripts, ..Operation::default() }), ..plan }
+}
+
+/// Fuzzes the reader of pgbench's scripts, and whoever runs what it has read.
+pub fn pgbench(input: &[u8]) {
+    let text = String::from_utf8_lossy(input).into_owned();
+    let script = Script { name: "fuzz".to_owned(), text, weight: 1 };
+    let variables = ["v", "default_seed"].map(|name| (name.to_owned(), "7".to_owned())).into();
+    let scripts = Scripts { scripts: vec![script], mode: QueryMode::Extended, variables };
+    let Ok(book) = Book::read(&scripts) else { return };
+    let mut client = book.client(1, 1);
+    let mut out = Vec::new();
+    for _ in 0..3 {
+        book.begin(&mut client);
+        while let Ok(Some(number)) = book.next(&mut client) {
+            for part in book.statements()[number].parts() {
+                if let Part::Variable(variable) = part {
+                    book.write(&client, *variable, &mut out);
+                }
+            }
+        }
+    }
 }
 
 /// Fuzzes [`MongoDb`] with a login, with a nonce that a script can know, and without.

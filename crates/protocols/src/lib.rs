@@ -22,6 +22,7 @@ mod msgpack;
 pub mod nats;
 mod nonce;
 mod numbered;
+pub mod pgbench;
 pub mod postgres;
 mod protobuf;
 mod quote;
@@ -55,12 +56,25 @@ pub struct Plan {
     pub operation: Option<Operation>,
     /// Tells the names that this driver gives its connections from those of other workers and runs.
     pub salt: u64,
+    /// Which of how many workers this is, from 0: clients that are numbered have no number twice.
+    pub worker: u32,
+    /// How many workers there are.
+    pub workers: u32,
 }
 
 impl Plan {
     /// Nothing said but where to.
     pub fn to(target: Target) -> Self {
-        Self { target, send: None, expect: None, silence_seconds: None, operation: None, salt: 0 }
+        Self {
+            target,
+            send: None,
+            expect: None,
+            silence_seconds: None,
+            operation: None,
+            salt: 0,
+            worker: 0,
+            workers: 1,
+        }
     }
 
     /// Takes from a spec what drivers need. `\r`, `\n`, `\t`, `\\` and `\xNN` in `--send` and `--expect` are read.
@@ -73,6 +87,8 @@ impl Plan {
             silence_seconds: spec.heartbeat_seconds.map(|interval| interval + spec.patience_seconds),
             operation: spec.operation.clone(),
             salt: RandomState::new().hash_one(()),
+            worker: 0,
+            workers: 1,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Which request is an answer to, where a server answers in any order?
 
+use std::collections::VecDeque;
+
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Request {
@@ -9,27 +11,35 @@ pub(crate) enum Request {
     Close,
 }
 
+/// How many are told apart without memory of their own.
+const NEWEST: u32 = u32::BITS;
+
 /// The requests of one connection that wait for their answers, each with its number.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct Numbered {
+    /// Those that wait and are older than the newest, by rising number. Only a connection that a server lets wait for
+    /// long borrows this.
+    #[expect(clippy::box_collection, reason = "a million idle connections keep a pointer each, not a deque")]
+    older: Option<Box<VecDeque<(u32, Request)>>>,
     /// The next request's number; they begin at 0.
     next: u32,
-    /// A bit for each of the last 32, the newest lowest; 1: it waits.
+    /// A bit for each of the newest, the last one lowest; 1: it waits.
     waiting: u32,
     /// Which of them are operations.
     operations: u32,
     /// Which of them close what one has left.
     closes: u32,
-    /// How many wait that are older.
-    older: u32,
 }
 
 impl Numbered {
     /// Notes a request and gives its number.
     pub(crate) fn add(&mut self, request: Request) -> u32 {
+        if self.waits(NEWEST - 1) {
+            let leaves = (self.next.wrapping_sub(NEWEST), self.kind(NEWEST - 1));
+            self.older.get_or_insert_default().push_back(leaves);
+        }
         let number = self.next;
         self.next = self.next.wrapping_add(1);
-        self.older = self.older.saturating_add(self.waiting >> 31);
         self.waiting = self.waiting << 1 | 1;
         self.operations = self.operations << 1 | u32::from(request == Request::Operation);
         self.closes = self.closes << 1 | u32::from(request == Request::Close);
@@ -37,26 +47,45 @@ impl Numbered {
     }
 
     /// What has this number, answered now; `None`: it does not wait.
-    ///
-    /// Behind 32 others it is taken for a heartbeat. A connection on which so many go unanswered is about to be given
-    /// up.
     pub(crate) fn answer(&mut self, number: u32) -> Option<Request> {
-        let newer = self.next.checked_sub(1)?.checked_sub(number)?;
-        let Some(bit) = 1u32.checked_shl(newer) else {
-            self.older = self.older.checked_sub(1)?;
-            return Some(Request::Heartbeat);
-        };
-        if self.waiting & bit == 0 {
+        let newer = self.next.wrapping_sub(1).wrapping_sub(number);
+        if newer >= NEWEST {
+            return self.answer_older(number);
+        }
+        if !self.waits(newer) {
             return None;
         }
-        self.waiting &= !bit;
-        Some(if self.operations & bit != 0 {
+        self.waiting &= !(1 << newer);
+        Some(self.kind(newer))
+    }
+
+    fn answer_older(&mut self, number: u32) -> Option<Request> {
+        let older = self.older.as_mut()?;
+        // Counted from the first, as numbers begin anew after the last that there is.
+        let first = older.front()?.0;
+        let place = older
+            .binary_search_by_key(&number.wrapping_sub(first), |(number, _)| number.wrapping_sub(first))
+            .ok()?;
+        let (_, request) = older.remove(place)?;
+        if older.is_empty() {
+            self.older = None;
+        }
+        Some(request)
+    }
+
+    /// Whether the one waits after which so many came.
+    fn waits(&self, newer: u32) -> bool {
+        self.waiting >> newer & 1 == 1
+    }
+
+    fn kind(&self, newer: u32) -> Request {
+        if self.operations >> newer & 1 == 1 {
             Request::Operation
-        } else if self.closes & bit != 0 {
+        } else if self.closes >> newer & 1 == 1 {
             Request::Close
         } else {
             Request::Heartbeat
-        })
+        }
     }
 }
 
@@ -84,18 +113,27 @@ mod tests {
     }
 
     #[test]
-    fn more_than_are_told_apart_are_still_counted() {
-        let mut numbered = Numbered::default();
-        let numbers: Vec<u32> = (0..40).map(|_| numbered.add(Operation)).collect();
-        let answers: Vec<_> = numbers.iter().filter_map(|n| numbered.answer(*n)).collect();
-        assert_eq!(answers.len(), 40);
-        assert_eq!(answers.iter().filter(|a| **a == Operation).count(), 32);
-        assert_eq!(numbered.answer(0), None, "no more are due");
+    fn however_many_wait_none_is_taken_for_another() {
+        let kinds = [Operation, Heartbeat, Operation, Close, Operation];
+        let mut numbered = Numbered { next: u32::MAX - 500, ..Numbered::default() };
+        let asked: Vec<(u32, Request)> =
+            kinds.into_iter().cycle().take(1_000).map(|request| (numbered.add(request), request)).collect();
+        assert_eq!(asked.last().unwrap().0, 498, "the numbers began anew");
+        assert!(numbered.older.is_some());
+        for (number, request) in asked.iter().step_by(3).chain(asked.iter().skip(1).step_by(3).rev()) {
+            assert_eq!(numbered.answer(*number), Some(*request));
+            assert_eq!(numbered.answer(*number), None, "again");
+        }
+        for (number, request) in asked.iter().skip(2).step_by(3) {
+            assert_eq!(numbered.answer(*number), Some(*request));
+        }
+        assert!(numbered.older.is_none(), "what was borrowed is given back");
+        assert!(asked.iter().all(|(number, _)| numbered.answer(*number).is_none()), "no more are due");
     }
 
     proptest! {
         #[test]
-        fn each_is_told_by_its_number(kinds in prop::collection::vec(0..3usize, 1..32), seed: u64) {
+        fn each_is_told_by_its_number(kinds in prop::collection::vec(0..3usize, 1..100), seed: u64) {
             let mut numbered = Numbered::default();
             let mut waiting: Vec<(u32, Request)> = kinds
                 .iter()

@@ -3,6 +3,9 @@
 //! PostgreSQL documentation, part VII, "Frontend/Backend Protocol", version 3.0: the flow is that of its section
 //! "Message Flow", the bytes are those of "Message Formats".
 
+mod refusal;
+mod work;
+
 use md5::{Digest as _, Md5};
 use model::{Failure, FailureKind, Operation, Scheme, SslMode};
 
@@ -13,20 +16,17 @@ use crate::quote::{against_protocol, quote};
 use crate::scram::{self, Hash, Scram, Secret};
 use crate::waiting::Waiting;
 
+use refusal::{MOST_WORDS, login_refused, old_refusal, out_of_place, refusal};
+use work::{Run, Work};
+
 /// The longest message that a server has reason to send; libpq holds the same to be out of step beyond it.
 const MOST: u32 = 30_000;
 /// The longest row: PostgreSQL makes no message of more than 1 GiB.
 const MOST_ROW: u32 = 1 << 30;
 /// The longest request for authentication, as libpq has it.
 const MOST_AUTHENTICATION: u32 = 2_000;
-/// The longest refusal in the form that servers had before version 3 of the protocol.
-const MOST_OLD_WORDS: usize = 1_000;
 /// The longest text of an operation: what a length can say is far more.
 const MOST_SQL: usize = 1 << 20;
-/// Of a server's words, so many characters are kept.
-const MOST_WORDS: usize = 200;
-/// What to look at when the login was not accepted.
-const LOGIN_HINT: &str = "check user, password and database in the URL, and the server's pg_hba.conf";
 /// `SSLRequest`: its length, and the number that stands in place of a version.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
 /// `Query` with an empty text.
@@ -34,7 +34,8 @@ const EMPTY_QUERY: &[u8] = b"Q\0\0\0\x05\0";
 /// `Terminate`.
 const TERMINATE: &[u8] = b"X\0\0\0\x04";
 
-/// Holds sessions of PostgreSQL, and asks with an empty query. An operation is a simple query, whose rows are passed over.
+/// Holds sessions of PostgreSQL, and asks with an empty query. An operation is a simple query, or one run of a script of
+/// pgbench; rows are passed over.
 ///
 /// It logs in by trust, by a password in clear, by MD5 or by SCRAM-SHA-256, as the server asks.
 #[derive(Debug)]
@@ -44,8 +45,10 @@ pub struct Postgres {
     password: Option<String>,
     scram: Scram,
     encrypted: bool,
-    /// `Query` as an operation has it.
+    /// `Query` as an operation has it that is no script.
     operation: Vec<u8>,
+    /// The scripts, if operations are runs of these.
+    work: Option<Work>,
     secret: Secret,
     nonces: Nonces,
 }
@@ -53,8 +56,8 @@ pub struct Postgres {
 /// What one session keeps: what is due, and how much of a message is still to be passed over.
 #[derive(Debug, Default)]
 pub struct Slot {
-    /// Until the login is over: what a server that knows the password will say.
-    signature: Option<Box<Hash>>,
+    /// What only some sessions need, at some time.
+    kept: Option<Box<Kept>>,
     nonce: u32,
     /// Queries that have no ReadyForQuery yet.
     waiting: Waiting,
@@ -66,6 +69,14 @@ pub struct Slot {
 }
 
 const _: () = assert!(size_of::<Slot>() <= 40);
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// Until the login is over: what a server that knows the password will say.
+    signature: Option<Hash>,
+    /// From the first operation on that is a script.
+    run: Option<Run>,
+}
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Phase {
@@ -97,7 +108,7 @@ impl Driver for Postgres {
         heartbeat: "An empty query, answered by EmptyQueryResponse and ReadyForQuery.",
         beats: Beats::Asked,
         operation: Some(
-            "SELECT 1, or the text as SQL, by the simple query protocol; its results are passed over, up to ReadyForQuery.",
+            "SELECT 1, or the text as SQL, by the simple query protocol; its results are passed over, up to ReadyForQuery. In a sweep also one run of a pgbench script (`--script`, `--builtin`), one statement after the other.",
         ),
     };
 
@@ -106,6 +117,9 @@ impl Driver for Postgres {
     }
 
     fn check(operation: &Operation) -> Result<(), String> {
+        if let Some(scripts) = &operation.scripts {
+            return Work::new(scripts, 0, 0, 1).map(drop);
+        }
         match &operation.text {
             Some(text) if text.contains('\0') => Err("SQL cannot hold a NUL character".to_owned()),
             Some(text) if text.len() > MOST_SQL => {
@@ -145,6 +159,12 @@ impl Postgres {
             password,
             encrypted: target.ssl_mode() != SslMode::Disable,
             operation,
+            work: plan.operation.as_ref().and_then(|operation| operation.scripts.as_ref()).and_then(
+                |scripts| {
+                    // What is wrong with them was told by `check`.
+                    Work::new(scripts, plan.salt, plan.worker, plan.workers).ok()
+                },
+            ),
             secret,
             nonces: Nonces::default(),
         }
@@ -169,10 +189,7 @@ impl Machine for Postgres {
                 slot.waiting.ask();
                 out.bytes.extend_from_slice(EMPTY_QUERY);
             }
-            Cue::Operate if slot.phase == Phase::Open => {
-                slot.waiting.operate();
-                out.bytes.extend_from_slice(&self.operation);
-            }
+            Cue::Operate if slot.phase == Phase::Open => self.operate(slot, out)?,
             Cue::Ask | Cue::Operate => {}
             Cue::Finish => {
                 if slot.phase == Phase::Open {
@@ -210,20 +227,37 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The login cannot succeed; `text` says why, and what would help.
-fn login_refused(text: impl Into<String>) -> Failure {
-    Failure::new(FailureKind::LoginRefused, text)
-}
-
-/// A message that has no place here.
-fn out_of_place(bytes: &[u8]) -> Failure {
-    let said = quote(&bytes[..bytes.len().min(5)], 5);
-    against_protocol(format!(
-        "the server began a message with {said}, which has no place here; check that PostgreSQL listens there"
-    ))
-}
-
 impl Postgres {
+    fn operate(&self, slot: &mut Slot, out: &mut Out) -> Result<(), Failure> {
+        let begun = match &self.work {
+            Some(work) => work.begin(slot.run(work), &mut out.bytes)?,
+            None => {
+                out.bytes.extend_from_slice(&self.operation);
+                true
+            }
+        };
+        if begun {
+            slot.waiting.operate();
+        }
+        Ok(())
+    }
+
+    /// A query of an operation is done: it was the last, or the next is sent behind whatever was asked meanwhile.
+    fn go_on(&self, slot: &mut Slot, out: &mut Out) -> Result<(), Failure> {
+        let Some(work) = &self.work else {
+            out.facts.push(Fact::Operated);
+            return Ok(());
+        };
+        let after = work.go_on(slot.run(work), &mut out.bytes)?;
+        if after.operated {
+            out.facts.push(Fact::Operated);
+        }
+        if after.sent {
+            slot.waiting.operate();
+        }
+        Ok(())
+    }
+
     fn read(&self, slot: &mut Slot, bytes: &[u8], out: &mut Out) -> Result<usize, Failure> {
         let mut used = 0;
         while used < bytes.len() {
@@ -249,7 +283,8 @@ impl Postgres {
         if *letter == b'E' && length > MOST && matches!(slot.phase, Phase::Encrypting | Phase::Login) {
             return old_refusal(bytes);
         }
-        if !slot.expects(*letter, length) {
+        let extended = self.work.as_ref().is_some_and(Work::is_extended);
+        if !slot.expects(*letter, length, extended) {
             return Err(out_of_place(bytes));
         }
         if matches!(letter, b'G' | b'H' | b'W') {
@@ -275,7 +310,10 @@ impl Postgres {
             }
             _ => {
                 slot.answered = false;
-                out.facts.extend(slot.waiting.answer());
+                match slot.waiting.answer() {
+                    Some(Fact::Operated) => self.go_on(slot, out)?,
+                    fact => out.facts.extend(fact),
+                }
             }
         }
         Ok(end)
@@ -317,12 +355,13 @@ impl Postgres {
                     self.scram.last(&self.secret.nonce(slot.nonce), rest).map_err(|why| {
                         against_protocol(format!("the server's first message of SCRAM-SHA-256 {why}"))
                     })?;
-                slot.signature = Some(Box::new(signature));
+                slot.kept = Some(Box::new(Kept { signature: Some(signature), run: None }));
                 put_login(out, &[last.as_bytes()]);
                 Phase::ScramLast
             }
             (Phase::ScramLast, 12) => {
-                if !slot.signature.take().is_some_and(|signature| scram::is_signed(rest, &signature)) {
+                let signature = slot.kept.take().and_then(|kept| kept.signature);
+                if !signature.is_some_and(|signature| scram::is_signed(rest, &signature)) {
                     return Err(login_refused(
                         "the server could not prove that it knows the password itself",
                     ));
@@ -366,67 +405,14 @@ fn encrypt(slot: &mut Slot, answer: u8, out: &mut Out) -> Result<usize, Failure>
     }
 }
 
-/// A server that cannot even start a process for us says so as it did before version 3: without a length.
-fn old_refusal(bytes: &[u8]) -> Result<usize, Failure> {
-    let words = &bytes[1..bytes.len().min(MOST_OLD_WORDS)];
-    match words.iter().position(|byte| *byte == 0) {
-        Some(end) if end > 0 => Err(Failure::new(FailureKind::ClosedEarly, shown(&words[..end]))),
-        None if bytes.len() < MOST_OLD_WORDS => Ok(0),
-        _ => Err(out_of_place(bytes)),
-    }
-}
-
-/// What an ErrorResponse means for the connection, in the server's own words ("Error and Notice Message Fields").
-fn refusal(phase: Phase, operates: bool, body: &[u8]) -> Failure {
-    let mut fields = body.split(|byte| *byte == 0).filter_map(|field| field.split_first());
-    let [mut severity, mut plain_severity, mut code, mut message] = [&b""[..]; 4];
-    for (name, value) in &mut fields {
-        match name {
-            b'S' => severity = value,
-            b'V' => plain_severity = value,
-            b'C' => code = value,
-            b'M' => message = value,
-            _ => {}
-        }
-    }
-    if !plain_severity.is_empty() {
-        // The other is in the server's language.
-        severity = plain_severity;
-    }
-    let words = format!("{} {}: {}", shown(severity), shown(code), shown(message));
-    let open = matches!(phase, Phase::Starting | Phase::Open);
-    if open && operates && !matches!(severity, b"FATAL" | b"PANIC") {
-        return against_protocol(format!("the operation was answered with {words}"));
-    }
-    match code {
-        b"53300" => Failure::new(FailureKind::ServerRefused, words),
-        // PgBouncer has this code for whatever is wrong, its own limit among it.
-        b"08P01" if message.starts_with(b"no more connections allowed") => {
-            Failure::new(FailureKind::ServerRefused, words)
-        }
-        [b'2', b'8', ..] | [b'3', b'D', ..] => login_refused(format!("{words}; {LOGIN_HINT}")),
-        b"08P01" if !open && is_pooler_login(message) => login_refused(format!("{words}; {LOGIN_HINT}")),
-        b"08P01" if !open => against_protocol(words),
-        _ if !open => Failure::new(FailureKind::ClosedEarly, words),
-        _ if matches!(severity, b"FATAL" | b"PANIC") => Failure::new(FailureKind::Closed, words),
-        _ => against_protocol(format!("an empty query was answered with {words}")),
-    }
-}
-
-/// Whether PgBouncer says with its one code for everything that the login is wrong.
-fn is_pooler_login(message: &[u8]) -> bool {
-    message.ends_with(b"authentication failed") || message.starts_with(b"no such ")
-}
-
-/// Words as they are, without what a terminal would act upon, and not too long.
-fn shown(words: &[u8]) -> String {
-    let text = String::from_utf8_lossy(words);
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MOST_WORDS).collect()
-}
-
 impl Slot {
+    /// How far its script is.
+    fn run(&mut self, work: &Work) -> &mut Run {
+        self.kept.get_or_insert_default().run.get_or_insert_with(|| work.run())
+    }
+
     /// Whether a message with this letter and length may come now.
-    fn expects(&self, letter: u8, length: u32) -> bool {
+    fn expects(&self, letter: u8, length: u32, extended: bool) -> bool {
         use Phase::{Encrypting, Login, Open, Password, ScramFirst, ScramLast, Starting};
         let logging_in = matches!(self.phase, Login | ScramFirst | ScramLast | Password);
         let logged_in = matches!(self.phase, Starting | Open);
@@ -442,6 +428,8 @@ impl Slot {
             b'A' => (logged_in, MOST),
             // EmptyQueryResponse, which is also the result of an operation that holds no statement
             b'I' => (self.phase == Open && !self.waiting.is_empty() && (operates || !self.answered), 4),
+            // ParseComplete, BindComplete and NoData
+            b'1' | b'2' | b'n' => (operates && extended, 4),
             // RowDescription, DataRow and CommandComplete, of any number of statements
             b'T' | b'D' => (operates, MOST_ROW),
             b'C' => (operates, MOST),
@@ -472,11 +460,5 @@ mod tests {
             md5_answer("md5_user", "password", &[0x2a, 0x3d, 0x8f, 0xe0]),
             "md562af4dd09bbb41884907a838a3233294"
         );
-    }
-
-    #[test]
-    fn words_that_a_terminal_would_act_upon() {
-        assert_eq!(shown(b"no \x1b[31mred\r\n"), "no  [31mred  ");
-        assert_eq!(shown(&[b'x'; 1_000]).len(), MOST_WORDS);
     }
 }

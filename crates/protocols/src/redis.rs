@@ -28,7 +28,9 @@ const ECHO: &[u8] = b"*2\r\n$4\r\nECHO\r\n$8\r\nplimsoll\r\n";
 #[derive(Debug)]
 pub struct Redis {
     greeting: Vec<u8>,
+    /// Its commands, one behind the other, and how many these are.
     operation: Vec<u8>,
+    commands: u16,
     target: Target,
 }
 
@@ -41,6 +43,8 @@ pub struct Slot {
     /// Of the answer to an operation, so many values: an array's are counted with those around it, so that no depth
     /// needs to be remembered.
     values: u32,
+    /// Of the operation's commands, so many are answered.
+    answered: u16,
     greeted: bool,
 }
 
@@ -53,7 +57,7 @@ impl Driver for Redis {
         heartbeat: "A PING; the +PONG counts.",
         beats: Beats::Asked,
         operation: Some(
-            "ECHO plimsoll, or the text as redis-cli reads a command (SET key \"a b\"); any answer counts that is no error.",
+            "ECHO plimsoll, or the text as redis-cli reads commands (SET key \"a b\"), one a line, which are sent together; any answers count that are no error.",
         ),
     };
 
@@ -66,9 +70,13 @@ impl Driver for Redis {
             None => PING.to_vec(),
         };
         let text = plan.operation.as_ref().and_then(|o| o.text.as_deref());
-        let words = text.and_then(|text| command::read(text).ok());
-        let operation = words.map_or_else(|| ECHO.to_vec(), |words| command::write(&words));
-        Self { greeting, operation, target }
+        let lines = command::lines(text.unwrap_or_default());
+        let mut commands: Vec<Vec<u8>> =
+            lines.filter_map(|line| command::read(line).ok()).map(|words| command::write(&words)).collect();
+        if commands.is_empty() {
+            commands.push(ECHO.to_vec());
+        }
+        Self { greeting, operation: commands.concat(), commands: commands.len() as u16, target }
     }
 
     fn check(operation: &Operation) -> Result<(), String> {
@@ -120,7 +128,11 @@ impl Redis {
                 slot.value(line)?;
             }
             if slot.skip == 0 && slot.values == 0 {
-                out.facts.extend(slot.waiting.answer());
+                slot.answered += 1;
+                if slot.answered >= self.commands {
+                    slot.answered = 0;
+                    out.facts.extend(slot.waiting.answer());
+                }
             }
         }
         Ok(used)

@@ -112,6 +112,24 @@ fn redis_answers_are_passed_over_whatever_they_are() {
 }
 
 #[test]
+fn several_redis_commands_are_one_operation() {
+    let plan = operating("redis://h", Some("SET a 1\n\nLRANGE l 0 -1\nGET a\n"));
+    let mut talk: Talk<Redis> = ready(&plan, b"+PONG\r\n");
+    for _ in 0..2 {
+        talk.said.clear();
+        talk.operate(1);
+        talk.ask(1);
+        let set = "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n";
+        let range = "*4\r\n$6\r\nLRANGE\r\n$1\r\nl\r\n$1\r\n0\r\n$2\r\n-1\r\n";
+        let all = format!("{set}{range}*2\r\n$3\r\nGET\r\n$1\r\na\r\nPING\r\n");
+        assert_eq!(String::from_utf8_lossy(&talk.said), all);
+        assert_eq!(talk.hears("+OK\r\n*2\r\n+a\r\n"), Ok(vec![]));
+        assert_eq!(talk.hears("$1\r\nb\r\n"), Ok(vec![]), "the last is yet to come");
+        assert_eq!(talk.hears("$1\r\n1\r\n+PONG\r\n"), Ok(vec![Operated, Answered]));
+    }
+}
+
+#[test]
 fn a_redis_operation_is_refused_in_the_server_s_words() {
     let operating = |text: &str| {
         let mut talk: Talk<Redis> = ready(&operating("redis://h", Some(text)), b"+PONG\r\n");

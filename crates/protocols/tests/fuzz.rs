@@ -201,8 +201,25 @@ fn postgres_driver() {
             script(0, &[Bytes(b"S"), Bytes(open)]),
             script(17, &[Bytes(open), Operate, Ask, Bytes(rows), Bytes(rows), Bytes(empty), Finish]),
             script(9, &[Bytes(open), Ask, Operate, Bytes(empty), Bytes(rows), Bytes(refusal)]),
+            script(
+                27,
+                &[Bytes(open), Operate, Operate, Ask, Bytes(rows), Bytes(empty), Bytes(rows), Bytes(rows)],
+            ),
+            script(59, &[Bytes(open), Operate, Bytes(b"1\0\0\0\x042\0\0\0\x04n\0\0\0\x04"), Bytes(rows)]),
+            script(
+                91,
+                &[Bytes(open), Operate, Bytes(b"1\0\0\0\x042\0\0\0\x04"), Bytes(rows), Bytes(rows), Finish],
+            ),
         ],
     );
+}
+
+#[test]
+fn pgbench_scripts() {
+    let texts = protocols::pgbench::builtin::BUILTINS.iter().map(|builtin| builtin.text.as_bytes().to_vec());
+    let all = b"/* a */ \\if :v > 1 and not (:v is null)\n\\set x random_zipfian(1, 10, 1.5) \\\n + hash(:v)\n\\elif 2\n\
+                SELECT E'\\'', $a$;$a$, ':x'::text \\; SELECT 2;\n\\else\nSELECT 1\n\\endif\n-- end";
+    run(fuzz::pgbench, &texts.chain([all.to_vec()]).collect::<Vec<_>>());
 }
 
 #[test]

@@ -229,7 +229,11 @@ fn what_cannot_be_sent_is_refused_before() {
     assert!(check(with("grpc-timeout", "1S")).unwrap_err().contains("set by gRPC"));
     assert!(check(with("name", "läuft")).unwrap_err().contains("-bin"));
     assert!(check(call(CallKind::Bidirectional, 0)).unwrap_err().contains("1 to 10000"));
-    let both = Operation { text: Some("x".to_owned()), call: Some(call(CallKind::Unary, 1)) };
+    let both = Operation {
+        text: Some("x".to_owned()),
+        call: Some(call(CallKind::Unary, 1)),
+        ..Operation::default()
+    };
     assert!(Grpc::check(&both).unwrap_err().contains("--data"));
 }
 

@@ -239,6 +239,13 @@ fn refusals_are_quoted() {
     Talk::to(URL).fails(&broken, Protocol, "invalid startup packet");
     let fork = b"Ecould not fork new process for connection: Resource temporarily unavailable\n\0";
     Talk::to(URL).fails(fork, ClosedEarly, "could not fork new process for connection");
+    // what one node of a cluster heard from another
+    let passed_on = "SERROR\0VERROR\0C08001\0Mconnection to the remote node h:5432 failed\0\
+                     DFATAL:  sorry, too many clients already\0\0";
+    for mut talk in [Talk::open(), Talk::operating(None)] {
+        let words = "ERROR 08001: connection to the remote node h:5432 failed (FATAL:  sorry, too many clients already)";
+        talk.fails(&message(b'E', passed_on.as_bytes()), ServerRefused, words);
+    }
     // of two severities the one that is not in the server's language
     let german = b"SFATAL auf Deutsch\0VFATAL\0C53300\0Mzu viele\0\0";
     Talk::to(URL).fails(&message(b'E', german), ServerRefused, "FATAL 53300: zu viele");
@@ -357,7 +364,7 @@ fn a_session_keeps_nothing_of_its_login() {
     let last = scram(&mut talk, b"salt");
     talk.hears(&last).unwrap();
     talk.hears(OK).unwrap();
-    assert!(format!("{:?}", talk.slot).contains("signature: None"), "{:?}", talk.slot);
+    assert!(format!("{:?}", talk.slot).contains("kept: None"), "{:?}", talk.slot);
     assert!(!format!("{:?}", talk.slot).contains("pencil"));
 }
 

@@ -196,7 +196,7 @@ fn calls_are_carried_out_beside_heartbeats() {
         call("/plimsoll.v1.Messaging/Echo", Unary, 100_000),
         call("/grpc.health.v1.Health/Check", Unary, 0),
     ] {
-        let operation = Some(Operation { text: None, call });
+        let operation = Some(Operation { call, ..Operation::default() });
         let plan = Plan { operation, ..plan("grpc://h") };
         let mut pair = Pair::<grpc::Grpc>::new(&plan, Slot::grpc());
         pair.settle(&[5000]);

@@ -232,6 +232,12 @@ fn failure(error: &rustls::Error) -> Failure {
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                     "; name the target as the certificate does, or use --insecure"
                 }
+                CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                    "; it has expired: have the server's renewed, or use --insecure"
+                }
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                    "; it is not valid yet: set the clocks of both hosts right, or use --insecure"
+                }
                 _ => "",
             };
             Failure::new(FailureKind::TlsCertificate, format!("{error}{hint}"))

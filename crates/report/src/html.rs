@@ -3,22 +3,28 @@
 //! The template is checked when Plimsoll is built, so no run of an hour ends in a template error. The page is
 //! complete without its script, which only adds read-outs under the pointer and a copy button.
 
+mod churn;
 mod figures;
 mod rows;
+mod servers;
 mod storm;
+mod sweep;
 mod talk;
 
 use askama::Template;
 use model::RunResult;
 use model::units;
 
+use crate::pools;
 use crate::svg::load_mark;
 use crate::words::{self, Outcome};
 use crate::{Output, OutputError, OutputFacts, Style};
 
+use churn::Churn;
 use figures::Figures;
 use rows::{CostRow, FactRow, FailureRow, LatencyRow, LimitRow, StageRow, ThresholdRow, Tile};
 use storm::Storm;
+use sweep::Sweep;
 use talk::Talk;
 
 /// The self-contained page.
@@ -75,6 +81,9 @@ struct Page {
     figures: Figures,
     storm: Option<Storm>,
     talk: Option<Talk>,
+    sweep: Option<Sweep>,
+    servers: Vec<servers::ServerRow>,
+    churn: Option<Churn>,
 }
 
 impl Page {
@@ -99,19 +108,23 @@ impl Page {
             },
             verdict: words::verdict(r),
             line: words::line(r),
-            counts: format!(
-                "{} asked, {} opened, {} ready, {} held, {} verified, {} failed",
-                units::count(c.requested),
-                units::count(c.opened),
-                units::count(c.ready),
-                units::count(c.held),
-                units::count(c.verified),
-                units::count(c.failed_total())
-            ),
-            mark: load_mark::draw("load-mark", r),
+            counts: pools::of(r).map(|(_, seen)| pools::counts(seen)).unwrap_or_else(|| {
+                format!(
+                    "{} asked, {} opened, {} ready, {} held, {} verified, {} failed",
+                    units::count(c.requested),
+                    units::count(c.opened),
+                    units::count(c.ready),
+                    units::count(c.held),
+                    units::count(c.verified),
+                    units::count(c.failed_total())
+                )
+            }),
+            mark: if r.spec.churn.is_some() { String::new() } else { load_mark::draw("load-mark", r) },
             tiles: match (&r.storm, &r.talk) {
+                _ if let Some((asked, seen)) = pools::of(r) => churn::tiles(asked, seen),
                 (Some(seen), _) => storm::tiles(seen),
                 (None, Some(seen)) => talk::tiles(r, seen),
+                (None, None) if r.sweep.is_some() => sweep::tiles(r),
                 (None, None) => rows::tiles(r),
             },
             warnings: r.warnings.iter().map(|w| words::clean(w)).collect(),
@@ -131,6 +144,9 @@ impl Page {
             figures: Figures::of(r),
             storm: Storm::of(r),
             talk: Talk::of(r),
+            sweep: Sweep::of(r),
+            servers: servers::rows(r),
+            churn: Churn::of(r),
         }
     }
 }

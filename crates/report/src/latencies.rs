@@ -41,7 +41,8 @@ pub(crate) fn measured(result: &RunResult) -> Vec<Measured> {
             out.extend(latency.map(|latency| Measured { name: name.to_owned(), meaning, latency }));
         }
     }
-    if let Some(latency) = result.verify.latency {
+    // In a sweep, only the very first connection is verified.
+    if let Some(latency) = result.verify.latency.filter(|_| result.sweep.is_none()) {
         out.push(Measured {
             name: "verify".to_owned(),
             meaning: "one round trip on every connection",

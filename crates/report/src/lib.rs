@@ -4,6 +4,7 @@
 //! [`RunResult`]. So `plimsoll report OLD.json` draws a stored run exactly as a new one.
 
 pub mod catalogue;
+mod counts;
 pub mod html;
 pub mod json;
 pub mod markdown;
@@ -11,6 +12,7 @@ pub mod terminal;
 
 mod ladder;
 mod latencies;
+mod pools;
 mod read;
 mod rounds;
 mod spells;

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use model::result::{Cost, Status};
 use model::units;
-use model::{RunResult, StormResult, TalkResult};
+use model::{ChurnResult, ChurnSpec, RunResult, StormResult, TalkResult};
 
 use crate::latencies::measured;
 use crate::words::{self, Outcome};
-use crate::{Output, OutputError, OutputFacts, Style, ladder, rounds, spells};
+use crate::{Output, OutputError, OutputFacts, Style, counts, ladder, pools, rounds, spells};
 
 /// A summary for CI jobs and pull requests.
 pub struct Markdown;
@@ -26,7 +26,9 @@ impl Output for Markdown {
         let mut out = String::new();
         head(&mut out, result);
         match &result.storm {
+            _ if let Some((asked, seen)) = pools::of(result) => churn(&mut out, asked, seen),
             Some(seen) => storm(&mut out, seen),
+            None if result.sweep.is_some() => sweep(&mut out, result),
             None => {
                 if let Some(seen) = &result.talk {
                     talk(&mut out, seen);
@@ -112,6 +114,15 @@ fn head(out: &mut String, r: &RunResult) {
     for warning in &r.warnings {
         let _ = writeln!(out, "> **Warning:** {}\n", text(warning));
     }
+    if let Some((_, seen)) = pools::of(r) {
+        let _ = writeln!(out, "{}.\n", pools::counts(seen));
+    } else {
+        connections(out, r);
+    }
+    thresholds(out, r);
+}
+
+fn connections(out: &mut String, r: &RunResult) {
     let c = &r.connections;
     heads(out, &["asked", "held", "verified", "failed", "line", "established", "verify p99"]);
     let rate = r.establish.rate_per_second;
@@ -128,6 +139,9 @@ fn head(out: &mut String, r: &RunResult) {
         ],
     );
     out.push('\n');
+}
+
+fn thresholds(out: &mut String, r: &RunResult) {
     if !r.thresholds.is_empty() {
         heads(out, &["<threshold", "was", "<"]);
         for t in &r.thresholds {
@@ -152,6 +166,30 @@ fn storm(out: &mut String, seen: &StormResult) {
     let _ = writeln!(out, "\nTimes are {came}. Counters are {queued}. {}.\n", rounds::issued(seen));
 }
 
+fn sweep(out: &mut String, r: &RunResult) {
+    for (index, way) in counts::ways(r).enumerate() {
+        let Some(reading) = counts::reading(way) else { continue };
+        if !r.beside.is_empty() {
+            let _ = writeln!(out, "**{}** {}\n", text(&counts::label(way)), code(&way.target.url));
+        }
+        heads(out, &counts::HEADS);
+        for count in &reading.counts {
+            row(out, &counts::cells(count, reading).map(|cell| text(&cell)));
+        }
+        out.push('\n');
+        for (name, said) in counts::sayings(way) {
+            let _ = writeln!(out, "- **{name}:** {}", text(&said));
+        }
+        out.push('\n');
+        let beside = index.checked_sub(1).map(|index| counts::beside(r, index)).unwrap_or_default();
+        if !beside.is_empty() {
+            heads(out, &counts::BESIDE_HEADS);
+            beside.into_iter().for_each(|cells| row(out, &cells.map(|cell| text(&cell))));
+            out.push('\n');
+        }
+    }
+}
+
 fn talk(out: &mut String, seen: &TalkResult) {
     heads(out, &spells::SAID_HEADS);
     row(out, &spells::said(seen));
@@ -161,6 +199,30 @@ fn talk(out: &mut String, seen: &TalkResult) {
         row(out, &spells::cells(spell));
     }
     let _ = writeln!(out, "\n{}.\n", spells::SPELL_NOTE);
+}
+
+fn churn(out: &mut String, asked: &ChurnSpec, seen: &ChurnResult) {
+    heads(out, &pools::HEADS);
+    for cell in &seen.cells {
+        row(out, &pools::cells(cell));
+    }
+    let _ = writeln!(out, "\n{}.\n", pools::note(asked));
+    for (says, because) in pools::advice(seen) {
+        let _ = writeln!(out, "**{}**\n", text(&says));
+        for line in because {
+            let _ = writeln!(out, "- {}", text(&line));
+        }
+        out.push('\n');
+    }
+    heads(out, &pools::PRICE_HEADS);
+    for price in &seen.prices {
+        row(out, &pools::price(price));
+    }
+    let _ = writeln!(out, "\n{}.\n", pools::PRICE_NOTE);
+    for remark in pools::remarks(seen) {
+        let _ = writeln!(out, "- {}", text(&remark));
+    }
+    out.push('\n');
 }
 
 fn cost(out: &mut String, r: &RunResult) {

@@ -4,6 +4,7 @@
 //! drawings share one width, in units that the page scales: a card on a wide screen, the whole width of a phone.
 
 pub(crate) mod chart;
+pub(crate) mod curve;
 pub(crate) mod fit;
 pub(crate) mod load_mark;
 pub(crate) mod percentiles;

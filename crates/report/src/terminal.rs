@@ -2,12 +2,12 @@
 
 use model::result::{Finding, Stage, Status};
 use model::units;
-use model::{Estimate, RunResult, StormResult, TalkResult};
+use model::{ChurnResult, ChurnSpec, Estimate, RunResult, StormResult, TalkResult};
 
 use crate::latencies::measured;
 use crate::text::{Cell, Ink, Table, wrap};
 use crate::words::{self, Outcome};
-use crate::{Output, OutputError, OutputFacts, Style, ladder, rounds, spells};
+use crate::{Output, OutputError, OutputFacts, Style, counts, ladder, pools, rounds, spells};
 
 /// The widest that anything is written, whatever the terminal's width.
 pub(crate) const WIDEST: usize = 100;
@@ -33,8 +33,17 @@ impl Output for Terminal {
         page.thresholds();
         page.warnings();
         match &result.storm {
+            _ if let Some((asked, seen)) = pools::of(result) => {
+                page.churn(asked, seen);
+                page.ladder();
+            }
             Some(storm) => {
                 page.storm(storm);
+                page.ladder();
+                page.failures();
+            }
+            None if result.sweep.is_some() => {
+                page.sweep();
                 page.ladder();
                 page.failures();
             }
@@ -118,6 +127,10 @@ impl Page<'_> {
         );
         self.put("");
         self.paragraph(0, 2, Ink::Dim, &about);
+        if let Some((_, seen)) = pools::of(r) {
+            self.paragraph(0, 2, Ink::Plain, &pools::counts(seen));
+            return;
+        }
         let c = &r.connections;
         let counts = format!(
             "asked {}, opened {}, ready {}, held {}, verified {}, failed {}",
@@ -129,7 +142,7 @@ impl Page<'_> {
             units::count(c.failed_total()),
         );
         self.paragraph(0, 2, Ink::Plain, &counts);
-        if r.storm.is_none() {
+        if r.storm.is_none() && r.sweep.is_none() {
             self.paragraph(0, 2, Ink::Plain, &format!("line at {}", words::line(r)));
         }
     }
@@ -240,6 +253,96 @@ impl Page<'_> {
         let mut table = Table::new(&spells::SPELL_HEADS[..most]);
         for spell in &talk.spells {
             table.row(spells::cells(spell).into_iter().take(most).map(Cell::from).collect());
+        }
+        self.table(&table);
+    }
+
+    fn sweep(&mut self) {
+        let several = !self.result.beside.is_empty();
+        for (index, way) in counts::ways(self.result).enumerate() {
+            let Some(reading) = counts::reading(way) else { continue };
+            let name = if several { format!("SWEEP {}", counts::label(way)) } else { "SWEEP".to_owned() };
+            self.heading(&name, if index == 0 { counts::NOTE } else { "" });
+            // A narrow screen goes without these: they stand in every other output.
+            let left_out: &[usize] = if self.width >= 92 { &[7] } else { &[2, 4, 7, 8, 9] };
+            let columns: Vec<usize> = (0..counts::HEADS.len()).filter(|c| !left_out.contains(c)).collect();
+            let heads: Vec<&str> = columns.iter().map(|&c| counts::HEADS[c]).collect();
+            let mut table = Table::new(&heads);
+            for count in &reading.counts {
+                let cells = counts::cells(count, reading);
+                let cell = |&c: &usize| match counts::HEADS[c] {
+                    "throughput" => Cell(cells[c].clone(), Ink::Bold),
+                    "<95% interval" => Cell(cells[c].clone(), Ink::Dim),
+                    "<" if !count.good => Cell(cells[c].clone(), Ink::Red),
+                    _ => cells[c].as_str().into(),
+                };
+                table.row(columns.iter().map(cell).collect());
+            }
+            self.table(&table);
+            let mut said = Table::new(&["<", "<"]);
+            for (name, text) in counts::sayings(way) {
+                said.row(vec![Cell(name.to_owned(), Ink::Dim), text.into()]);
+            }
+            self.put("");
+            self.table(&said);
+            if let Some(index) = index.checked_sub(1) {
+                self.beside(index, &counts::label(way));
+            }
+        }
+    }
+
+    fn beside(&mut self, index: usize, name: &str) {
+        let rows = counts::beside(self.result, index);
+        if rows.is_empty() {
+            return;
+        }
+        let first = counts::label(self.result);
+        self.heading(&format!("{} BESIDE {}", name.to_uppercase(), first.to_uppercase()), "95% intervals");
+        let mut table = Table::new(&counts::BESIDE_HEADS);
+        for row in rows {
+            table.row(row.into_iter().map(Cell::from).collect());
+        }
+        self.table(&table);
+    }
+
+    fn churn(&mut self, asked: &ChurnSpec, seen: &ChurnResult) {
+        self.heading("CHURN", "");
+        self.paragraph(2, 2, Ink::Dim, &pools::note(asked));
+        // A narrow screen goes without some, and everyone without those that say the same of each cell.
+        let rows: Vec<_> = seen.cells.iter().map(pools::cells).collect();
+        let said = |c: &usize| {
+            *c == 0 || !rows.iter().all(|row| matches!(row[*c].as_str(), "library's" | "as it is"))
+        };
+        let columns: Vec<usize> =
+            (0..pools::HEADS.len()).filter(|c| !pools::SPARE.contains(c)).filter(said).collect();
+        let heads: Vec<&str> = columns.iter().map(|&c| pools::HEADS[c]).collect();
+        let mut table = Table::new(&heads);
+        for row in &rows {
+            let cell = |&c: &usize| match (pools::HEADS[c], row[c].as_str()) {
+                ("lost", text) if text != "0" => Cell(text.to_owned(), Ink::Red),
+                ("<objective", pools::TOO_SLOW) => Cell(row[c].clone(), Ink::Red),
+                ("<objective", text) => Cell(text.to_owned(), Ink::Green),
+                (_, text) => text.into(),
+            };
+            table.row(columns.iter().map(cell).collect());
+        }
+        self.table(&table);
+        for remark in pools::remarks(seen) {
+            self.paragraph(2, 2, Ink::Dim, &remark);
+        }
+        if !seen.advice.is_empty() {
+            self.heading("ADVICE", "");
+        }
+        for (says, because) in pools::advice(seen) {
+            self.paragraph(2, 2, Ink::Bold, &says);
+            for line in because {
+                self.paragraph(4, 2, Ink::Dim, &format!("- {line}"));
+            }
+        }
+        self.heading("PRICE", pools::PRICE_NOTE);
+        let mut table = Table::new(&pools::PRICE_HEADS);
+        for price in &seen.prices {
+            table.row(pools::price(price).into_iter().map(Cell::from).collect());
         }
         self.table(&table);
     }

@@ -85,14 +85,6 @@ impl Cgroup {
         Err(format!("no {controller} controller under {}", root.display()))
     }
 
-    /// Changes the limit, or whatever else one of its files says.
-    ///
-    /// # Errors
-    /// The reason, if the kernel does not take it.
-    pub fn set(&self, file: &str, value: &str) -> Result<(), String> {
-        self.write(file, value)
-    }
-
     fn make(parent: &Path, name: &str) -> Result<Self, String> {
         let path = parent.join(name);
         match fs::create_dir(&path) {
@@ -106,6 +98,28 @@ impl Cgroup {
     fn write(&self, file: &str, value: &str) -> Result<(), String> {
         let path = self.path.join(file);
         fs::write(&path, value).map_err(|e| format!("failed to write {value:?} to {}: {e}", path.display()))
+    }
+
+    /// Leaves the group's processes so many bytes of memory more than they have now.
+    ///
+    /// # Errors
+    /// The reason, if the kernel does not tell what they have, or does not take the limit.
+    pub fn leave_memory(&self, bytes: u64) -> Result<(), String> {
+        let old = self.path.join("memory.usage_in_bytes");
+        let path = if old.exists() { old } else { self.path.join("memory.current") };
+        let text =
+            fs::read_to_string(&path).map_err(|e| format!("failed to read {}: {e}", path.display()))?;
+        let used: u64 = text.trim().parse().map_err(|e| format!("{} says {text:?}: {e}", path.display()))?;
+        self.set_memory(used + bytes)
+    }
+
+    /// Gives the group another limit of memory.
+    ///
+    /// # Errors
+    /// The reason, if the kernel does not take it.
+    pub fn set_memory(&self, bytes: u64) -> Result<(), String> {
+        let old = self.path.join("memory.limit_in_bytes").exists();
+        self.write(if old { "memory.limit_in_bytes" } else { "memory.max" }, &bytes.to_string())
     }
 
     /// Moves a process into the group. Children that it starts from then on are in it too.

@@ -4,6 +4,8 @@
 //! bounded in time and ends with its guard.
 
 pub mod bad;
+pub mod certificate;
 pub mod cgroup;
+pub mod law;
 pub mod limited;
 pub mod loopback;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fleet::Assignment;
-use model::{Scheme, SslMode, Target};
+use model::{Scheme, Target};
 use reactor::tls::ClientTls;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier};
@@ -25,12 +25,11 @@ pub(crate) fn from_the_start(assignment: &Assignment) -> Result<Option<ClientTls
 pub(crate) fn on_request(assignment: &Assignment) -> Result<Option<ClientTls>, WorkerError> {
     let spec = &assignment.spec;
     let believing = |insecure| client(&spec.target, assignment.ca_pem.as_deref(), insecure);
-    match (spec.target.scheme, spec.target.ssl_mode()) {
-        (Scheme::Postgres, SslMode::Require) => believing(true).map(Some),
-        (Scheme::Postgres, SslMode::VerifyFull) => believing(spec.insecure).map(Some),
-        (Scheme::Nats, _) if spec.target.query("tls").is_some() => believing(spec.insecure).map(Some),
+    match spec.target.scheme {
+        Scheme::Postgres => spec.target.encrypted(spec.insecure).map(believing).transpose(),
+        Scheme::Nats if spec.target.query("tls").is_some() => believing(spec.insecure).map(Some),
         // The server may require it, or not: then it is no matter whom this machine trusts.
-        (Scheme::Nats, _) => Ok(believing(spec.insecure).ok()),
+        Scheme::Nats => Ok(believing(spec.insecure).ok()),
         _ => Ok(None),
     }
 }

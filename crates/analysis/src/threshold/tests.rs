@@ -3,6 +3,7 @@
 use super::*;
 use crate::testing;
 use model::FailureKind;
+use model::sweep::{SweepPoint, SweepResult};
 use proptest::prelude::*;
 
 fn judged(run: &RunResult, text: &str) -> Threshold {
@@ -38,6 +39,45 @@ fn figures_are_found_and_compared() {
         let threshold = judged(&run, text);
         assert_eq!((threshold.value, threshold.held), (Some(value), held), "{text}");
     }
+}
+
+#[test]
+fn figures_of_a_sweep_and_of_the_ways_beside_can_be_asked() {
+    let mut run = testing::run(10, 1);
+    let point = |operations| SweepPoint {
+        clients: 10,
+        connected: 10,
+        served: 10,
+        seconds: 10.0,
+        operations,
+        slices: vec![operations / 20; 20],
+        ..SweepPoint::default()
+    };
+    let swept = |operations| Some(SweepResult { points: vec![point(operations)], ..SweepResult::default() });
+    let beside = RunResult { sweep: swept(1_000), ..run.clone() };
+    run.sweep = swept(2_000);
+    run.beside = vec![beside];
+    crate::conclude(&mut run);
+    for (text, value, held) in [
+        ("sweep.reading.peak.per_second.value < 250", 200.0, true),
+        ("sweep.reading.peak.clients > 10", 10.0, false),
+        ("sweep.points.0.operations == 2k", 2_000.0, true),
+        ("sweep.reading.counts.0.per_second.low < 200", run_low(&run), true),
+        ("beside.0.sweep.reading.peak.per_second.value < 150", 100.0, true),
+        ("differences.0.share.value < -0.4", -0.5, true),
+        ("differences.0.seen == true", 1.0, true),
+    ] {
+        let threshold = judged(&run, text);
+        assert_eq!((threshold.value, threshold.held), (Some(value), held), "{text}");
+    }
+    assert_eq!(judged(&run, "sweep.reading.usl.sigma.value > 0.1").value, None);
+    assert!(wrong("sweep.reading.peak > 1").contains("is not a number"));
+    assert!(wrong("beside.0.verdict.held == false").contains("concluded after the thresholds"));
+}
+
+fn run_low(run: &RunResult) -> f64 {
+    let counts = &run.sweep.as_ref().unwrap().reading.counts;
+    counts[0].per_second.unwrap().low.unwrap()
 }
 
 #[test]

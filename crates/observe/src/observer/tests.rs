@@ -96,7 +96,9 @@ fn by_port_from_those_that_listen_up_to_their_master_and_down_to_all_descendants
 fn by_pid_name_and_cgroup() {
     let fake = ship();
     assert_eq!(pids(&mut observer(&fake, Finder::Pid(22))), [22, 23]);
-    assert_eq!(pids(&mut observer(&fake, Finder::Name("chat".into()))), [20, 21, 22, 23]);
+    let called = |names: &[&str]| Finder::Name(names.iter().map(|name| (*name).to_owned()).collect());
+    assert_eq!(pids(&mut observer(&fake, called(&["chat"]))), [20, 21, 22, 23]);
+    assert_eq!(pids(&mut observer(&fake, called(&["database", "chat"]))), [20, 21, 22, 23, 30]);
     fake.file("sys/fs/cgroup/box/cgroup.procs", "21\n");
     fake.file("sys/fs/cgroup/box/deeper/cgroup.procs", "30\n10\n99\n");
     for path in ["/box", "box", "/sys/fs/cgroup/box/"] {
@@ -120,8 +122,11 @@ fn hidden_targets_say_how_to_make_them_seen() {
         (at("192.0.2.1:7000"), "the target is remote: its memory and descriptors are unknown"),
         (at("127.0.0.1:7001"), "no process in this network namespace listens on 127.0.0.1:7001"),
         (Finder::Pid(99), "no process 99 is alive"),
-        (Finder::Name("nothing".into()), "no process on this machine is called \"nothing\""),
-        (Finder::Name("plimsoll".into()), "no process on this machine is called"),
+        (
+            Finder::Name(vec!["database".into(), "nothing".into()]),
+            "no process on this machine is called \"nothing\"",
+        ),
+        (Finder::Name(vec!["plimsoll".into()]), "no process on this machine is called"),
         (Finder::Cgroup("/nowhere".into()), "no process is in the cgroup \"/nowhere\""),
     ] {
         let mut observer = observer(&fake, find.clone());

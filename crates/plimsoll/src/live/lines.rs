@@ -64,8 +64,10 @@ pub(super) fn rows(view: &View, width: u16) -> Vec<Row> {
         for (i, line) in failing(now, width).into_iter().enumerate() {
             rows.push(Row::Text(if i == 0 { rank::FAILING } else { rank::MORE_FAILING }, line));
         }
-        rows.push(Row::Text(rank::HEARTBEAT, heartbeat(view, now, width)));
-        if view.talk.is_some() {
+        if !view.sweep {
+            rows.push(Row::Text(rank::HEARTBEAT, heartbeat(view, now, width)));
+        }
+        if view.talk.is_some() || view.sweep {
             rows.push(Row::Text(rank::MESSAGES, messages(view, now, width)));
         }
         rows.push(blank());
@@ -97,7 +99,11 @@ pub(super) fn fit(rows: &mut Vec<Row>, height: u16) {
 
 /// What runs against whom, and for how long.
 fn head(view: &View, width: usize) -> Line<'static> {
-    let experiment = if view.talk.is_some() { "plimsoll talk " } else { "plimsoll hold " };
+    let experiment = match (&view.talk, view.sweep) {
+        (_, true) => "plimsoll sweep ",
+        (Some(_), _) => "plimsoll talk ",
+        _ => "plimsoll hold ",
+    };
     let left = vec![Span::raw(experiment).dim(), Span::raw(view.target.clone()).bold()];
     let Some(now) = &view.now else { return Line::from(left) };
     let elapsed = clock(now.moment.t_seconds);
@@ -123,6 +129,9 @@ fn doing(view: &View, width: usize) -> Line<'static> {
         "establish" => format!("Opening connections, up to {wanted}"),
         "verify" if view.holding_began => "Verifying once more: a round trip on every connection".to_owned(),
         "verify" => "Verifying: a round trip on every connection".to_owned(),
+        "load" if now.moment.wanted == 1 => "One client at work".to_owned(),
+        "load" => format!("{all} clients at work"),
+        "settle" if view.sweep => "Letting the server let go of all clients".to_owned(),
         "settle" => format!("Watching {all} connections at rest"),
         "before" => format!("Watching {all} connections at rest, before they speak"),
         "talk" => match view.talk {
@@ -146,7 +155,9 @@ fn doing(view: &View, width: usize) -> Line<'static> {
 
 /// `stage 4 of 10  ` and `✓✓✓▸······`.
 fn stages(view: &View, doing: &str) -> (Vec<Span<'static>>, Vec<Span<'static>>) {
-    let under_way = matches!(doing, "establish" | "verify" | "settle") && !view.holding_began;
+    let doings: &[&str] =
+        if view.sweep { &["establish", "load"] } else { &["establish", "verify", "settle"] };
+    let under_way = doings.contains(&doing) && !view.holding_began;
     let planned = view.stages.unwrap_or(0);
     // The hold comes as a stage of its own, after those of the ramp.
     let past = &view.past[..view.past.len().min(view.stages.unwrap_or(usize::MAX))];
@@ -260,16 +271,17 @@ fn latencies(view: &View, ms: [Option<f64>; 3]) -> impl Iterator<Item = Vec<Span
 /// Messages of the last second.
 fn messages(view: &View, now: &Now, width: usize) -> Line<'static> {
     let m = &now.moment;
+    let name = if view.sweep { "operations" } else { "messages" };
     if m.messages_sent == 0 && m.messages_answered == 0 {
-        return facts("messages", vec![vec![Span::raw("none yet, or all answered").dim()]], width);
+        return facts(name, vec![vec![Span::raw("none yet, or all answered").dim()]], width);
     }
     let rate = |n: u64| units::count((n as f64 * now.per_second).round() as u64);
     let mut items = vec![
-        vec![Span::raw(format!("{} sent/s", rate(m.messages_sent)))],
+        vec![Span::raw(format!("{} {}/s", rate(m.messages_sent), if view.sweep { "begun" } else { "sent" }))],
         vec![Span::raw(format!("{} answered/s", rate(m.messages_answered)))],
     ];
     items.extend(latencies(view, [m.message_p50_ms, m.message_p99_ms, m.message_max_ms]));
-    facts("messages", items, width)
+    facts(name, items, width)
 }
 
 /// Heartbeats of the last second.

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use model::observation::{Group, Listener, Observation};
 use model::result::Moment;
-use model::{Counters, FailureKind, Target};
+use model::{Counters, FailureKind, SweepSpec, Target};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Cell;
@@ -171,6 +171,37 @@ fn a_target_that_falls_silent_is_not_called_healthy() {
     });
     let shown = run.shown(96, 18);
     assert!(shown.contains("heartbeat  40,000 not answered yet\n"), "{shown}");
+}
+
+#[test]
+fn clients_at_work() {
+    let sweep = SweepSpec {
+        clients: vec![1, 8, 64, 256],
+        adaptive: false,
+        warm_up_seconds: 1.0,
+        measure_seconds: 4.0,
+        repeat: 1,
+        rate_per_second: None,
+        arrivals: model::talk::Arrivals::Constant,
+        label: String::new(),
+    };
+    let mut run = Run::new(&Spec { sweep: Some(sweep), heartbeat_seconds: None, ..spec(256) });
+    run.view.past = vec![true; 2];
+    for t in 1..=9 {
+        run.moment(Moment {
+            wanted: 64,
+            ready: 64,
+            opened: 0,
+            establishing: 0,
+            messages_sent: 15_000 + t * 300,
+            messages_answered: 15_000 + t * 300,
+            message_p50_ms: Some(3.3),
+            message_p99_ms: Some(4.0 + t as f64 / 10.0),
+            message_max_ms: Some(16.5),
+            ..healthy(t, "load")
+        });
+    }
+    assert_frame(&run.shown(96, 18), include_str!("frames/at_work.txt"));
 }
 
 #[test]

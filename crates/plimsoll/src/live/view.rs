@@ -24,6 +24,8 @@ pub(super) struct View {
     pub(super) heartbeats: bool,
     pub(super) until_it_breaks: bool,
     pub(super) talk: Option<TalkSpec>,
+    /// Whether clients are measured at work.
+    pub(super) sweep: bool,
     pub(super) objective_seconds: f64,
     pub(super) hold_seconds: f64,
     /// How many stages the ramp has; of a search it is not known.
@@ -58,6 +60,8 @@ pub(super) struct Now {
 pub(super) struct Point {
     pub(super) t_seconds: f64,
     pub(super) ready: u64,
+    /// Messages and operations answered since the point before.
+    pub(super) answered: u64,
     pub(super) p99_ms: Option<f64>,
     pub(super) target_user_bytes: Option<u64>,
 }
@@ -70,9 +74,14 @@ impl View {
             heartbeats: spec.heartbeat_seconds.is_some(),
             until_it_breaks: spec.until_it_breaks,
             talk: spec.talk,
+            sweep: spec.sweep.is_some(),
             objective_seconds: spec.objective_seconds,
             hold_seconds: spec.hold_seconds,
-            stages: (!spec.until_it_breaks).then(|| spec.stage_sizes().len()),
+            // Of a search, and of counts that are still to be chosen, it is not known.
+            stages: match &spec.sweep {
+                Some(sweep) => (!sweep.adaptive).then(|| sweep.clients.len() * sweep.repeat as usize),
+                None => (!spec.until_it_breaks).then(|| spec.stage_sizes().len()),
+            },
             past: Vec::new(),
             holding_began: false,
             cost_so_far: None,
@@ -108,19 +117,19 @@ impl Widget for &View {
 }
 
 impl View {
-    /// Ready connections and heartbeat latency over the run, side by side.
+    /// Ready connections and heartbeat latency over the run, side by side; of clients at work, what was answered, and how
+    /// soon.
     fn charts(&self, area: Rect, buf: &mut Buffer) {
-        let two = self.heartbeats && area.width >= TWO_CHARTS;
+        let two = (self.heartbeats || self.sweep) && area.width >= TWO_CHARTS;
         let width = if two { (area.width - BETWEEN) / 2 } else { area.width };
         let left = Rect { width, ..area };
-        let bars = columns(&self.history, usize::from(width), |points| points.last().map(|p| p.ready));
-        // Of a ramp the goal is the full height; of a search the most so far.
-        let most = self.history.iter().map(|p| p.ready).max().unwrap_or(0);
-        let full = if self.until_it_breaks { most } else { self.requested.max(most) };
-        let headings = [
-            format!("ready since the start, full height {}", units::count(full)),
-            "ready since the start".to_owned(),
-        ];
+        let height = |p: &Point| if self.sweep { p.answered } else { p.ready };
+        let bars = columns(&self.history, usize::from(width), |points| points.last().map(height));
+        // Of a ramp the goal is the full height; else the most so far.
+        let most = self.history.iter().map(height).max().unwrap_or(0);
+        let full = if self.until_it_breaks || self.sweep { most } else { self.requested.max(most) };
+        let what = if self.sweep { "answered each second" } else { "ready since the start" };
+        let headings = [format!("{what}, full height {}", units::count(full)), what.to_owned()];
         chart(left, buf, &headings, &bars, full, Style::new().cyan());
         if !two {
             return;
@@ -132,11 +141,10 @@ impl View {
             .filter_map(|p| Some((p.p99_ms?, p.t_seconds)))
             .max_by(|a, b| a.0.total_cmp(&b.0));
         let highest = highest.map(|(p99, at)| (units::milliseconds(p99), super::clock(at)));
+        let whose = if self.sweep { "operations' p99" } else { "heartbeat p99" };
         let headings = match highest {
-            Some((p99, at)) => {
-                [format!("heartbeat p99, highest {p99} at {at}"), format!("heartbeat p99, to {p99}")]
-            }
-            None => ["heartbeat p99, none came due yet", "heartbeat p99"].map(str::to_owned),
+            Some((p99, at)) => [format!("{whose}, highest {p99} at {at}"), format!("{whose}, to {p99}")],
+            None => [format!("{whose}, none came due yet"), whose.to_owned()],
         };
         let micros = |p: &Point| p.p99_ms.map(|ms| (ms * 1e3) as u64);
         let bars =

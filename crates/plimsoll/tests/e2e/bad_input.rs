@@ -143,6 +143,31 @@ fn a_certificate_that_is_not_trusted_is_named_with_what_would_make_it_so() {
 }
 
 #[test]
+fn a_certificate_that_has_expired_is_named_as_such() {
+    let files = directory();
+    let (chain, key) = testkit::certificate::expired().unwrap();
+    let file = |name: &str, text: String| {
+        let path = files.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (chain, key) = (file("chain.pem", chain), file("key.pem", key));
+    let node = Node::start("tls", &["--cert", &chain, "--key", &key]);
+    // it is trusted, and for this very name
+    let ended = hold(&node.url(), &["-c", "10", "--stages", "1", "--hold", "0s", "--ca", &chain]);
+    expect(&ended, 3, &["certificate"]);
+    let result = ended.result();
+    let kinds: Vec<_> = result.connections.failed.keys().copied().collect();
+    assert_eq!(kinds, [FailureKind::TlsCertificate], "{:?}", result.connections);
+    let told = &result.connections.failed_example[&FailureKind::TlsCertificate];
+    for words in ["expired", "renewed", "--insecure"] {
+        assert!(told.contains(words), "{words:?} is missing: {told}");
+    }
+    let ended = hold(&node.url(), &["-c", "10", "--stages", "1", "--hold", "0s", "--insecure"]);
+    assert_eq!(ended.result().connections.verified, 10, "{}", ended.said());
+}
+
+#[test]
 fn a_certificate_for_another_name_is_named_as_such() {
     // its certificate is for 127.0.0.1, and it listens at every address of this machine
     let node = Node::start_at("0.0.0.0", "tls", &[]);

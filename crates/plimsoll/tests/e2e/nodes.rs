@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use crate::harness::{
-    Going, Node, PLIMSOLL, SOON, directory, is_alive, port, start_command, start_hold, wait_until,
+    Going, Node, PLIMSOLL, SOON, directory, is_alive, port, start_command, start_hold, tool, wait_until,
 };
 use testkit::limited::Signal;
 
@@ -18,7 +18,7 @@ fn nodes_that_start_at_once_on_a_fresh_machine_agree_on_one_certificate() {
         let ports: Vec<u16> = (0..6).map(|_| port()).collect();
         // each waits for a line from the gate, so that all begin in the same moment
         let gate = state.path().join("gate");
-        assert!(Command::new("mkfifo").arg(&gate).status().unwrap().success());
+        assert!(tool("mkfifo").arg(&gate).status().unwrap().success());
         let begin = |port: &u16| {
             let mut command = Command::new("sh");
             command

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::harness::{
-    Ended, Going, PLIMSOLL, SOON, Stranger, directory, hold, port, run, say, start_command, wait_until,
+    Ended, Going, PLIMSOLL, SOON, Stranger, directory, hold, port, run, say, start_command, tool, wait_until,
 };
 use model::RunResult;
 use model::result::Status;
@@ -31,7 +31,7 @@ impl Hosts {
              ip -n {server} address add {SERVER}/24 dev s0; ip -n {server} link set s0 up
              ip -n {server} link set lo up; ip -n {client} link set lo up"
         );
-        let made = Command::new("sh").args(["-euc", &script]).output().expect("sh is there");
+        let made = tool("sh").args(["-euc", &script]).output().expect("sh is there");
         if !made.status.success() {
             let why = String::from_utf8_lossy(&made.stderr).into_owned();
             say(&format!("skipped: no two network namespaces can be joined here: {why}"));

@@ -17,12 +17,26 @@ pub(super) fn write<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
     out
 }
 
-/// Whether the text is a command that a held connection can be told again and again.
+/// The most commands that one operation has.
+const MOST_COMMANDS: usize = 10_000;
+
+/// The commands of a text: one on each line that is not blank.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter(|line| !line.trim().is_empty())
+}
+
+/// Whether the text is one or more commands that a held connection can be told again and again.
 pub(super) fn check(text: &str) -> Result<(), String> {
+    match lines(text).count() {
+        0 => Err("a Redis command is expected, such as GET key".to_owned()),
+        n if n > MOST_COMMANDS => Err(format!("{n} commands; an operation has at most {MOST_COMMANDS}")),
+        _ => lines(text).try_for_each(check_one),
+    }
+}
+
+fn check_one(text: &str) -> Result<(), String> {
     let words = read(text)?;
-    let Some(name) = words.first() else {
-        return Err("a Redis command is expected, such as GET key".to_owned());
-    };
+    let Some(name) = words.first() else { return Ok(()) };
     let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
     let silences = is(name, "CLIENT") && words.get(1).is_some_and(|word| is(word, "REPLY"));
     if silences || CHANGES.iter().any(|change| is(name, change)) {
@@ -136,6 +150,8 @@ mod tests {
         for text in ["subscribe a", "Client Reply OFF", "MULTI", "HELLO 3"] {
             assert!(says(text).contains("changes how the connection answers"), "{text}");
         }
-        assert_eq!((check("CLIENT INFO"), check("GET a")), (Ok(()), Ok(())));
+        assert!(says("GET a\nMULTI").contains("MULTI changes"));
+        assert!(says(&"GET a\n".repeat(10_001)).contains("at most 10000"));
+        assert_eq!((check("CLIENT INFO"), check("GET a\n\n  GET b\n")), (Ok(()), Ok(())));
     }
 }

@@ -37,7 +37,10 @@ impl Figures {
         let over_time = if moments.len() < 2 {
             Vec::new()
         } else {
-            let messages = r.talk.is_some().then(|| [seen.messages(), seen.answers()]).into_iter().flatten();
+            let messages = (r.talk.is_some() || r.sweep.is_some())
+                .then(|| [seen.messages(), seen.answers()])
+                .into_iter()
+                .flatten();
             let always =
                 [seen.connections(), seen.memory(), seen.cpu(), seen.beats(), seen.queue(), seen.lag()];
             messages.chain(always).flatten().collect()
@@ -162,17 +165,22 @@ impl Seen<'_> {
 
     fn messages(&self) -> Option<Figure> {
         let lines = vec![
-            self.line("sent", "c-wanted", |m| Some(m.messages_sent as f64)),
+            self.line("begun", "c-wanted", |m| Some(m.messages_sent as f64)),
             self.line("answered", "c-ready", |m| Some(m.messages_answered as f64)),
         ];
         let (figure, chart) = self.figure(
             "messages-over-time",
-            ("Messages", "sent and answered since the moment before, about a second earlier"),
+            (self.said(), "begun and answered since the moment before, about a second earlier"),
             lines,
             |_, most| Axis::counts(most, ""),
             |v| units::count(v as u64),
         )?;
         Some(Figure { svg: chart.draw(), ..figure })
+    }
+
+    /// What is said on a connection: messages of a talk, operations of a sweep.
+    fn said(&self) -> &'static str {
+        if self.r.sweep.is_some() { "Operations" } else { "Messages" }
     }
 
     fn answers(&self) -> Option<Figure> {
@@ -183,7 +191,7 @@ impl Seen<'_> {
         ];
         let (figure, chart) = self.figure(
             "answers-over-time",
-            ("Message latency", "from the moment it was due to its answer; logarithmic"),
+            ("Latency of an answer", "from the moment it was due to its answer; logarithmic"),
             lines,
             Axis::latency,
             units::milliseconds,

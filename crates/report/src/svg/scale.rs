@@ -110,6 +110,16 @@ impl Axis {
         Self { low: 10f64.powf(from), high: 10f64.powf(to), log: true, ticks, unit: String::new() }
     }
 
+    /// Clients on a logarithmic axis with exactly these ends, which are ticks, as are the powers of ten well inside.
+    pub(crate) fn clients(least: f64, most: f64) -> Self {
+        let mut axis = Self::draught(least, most);
+        let near = |a: f64, b: f64| (a / b).ln().abs() < 0.12 * (most / least).ln();
+        axis.ticks.retain(|(at, _)| !near(*at, least) && !near(*at, most));
+        axis.ticks.insert(0, (least, short_count(least)));
+        axis.ticks.push((most, short_count(most)));
+        axis
+    }
+
     /// Connections on a logarithmic axis with exactly these ends: a tick at each power of ten inside.
     pub(crate) fn draught(low: f64, high: f64) -> Self {
         let mut ticks = Vec::new();

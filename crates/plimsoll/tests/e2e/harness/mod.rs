@@ -89,6 +89,12 @@ fn in_company() {
     }
 }
 
+/// A program of this machine, to be run as a child of this process: never beside a test that is alone.
+pub(crate) fn tool(program: &str) -> Command {
+    in_company();
+    Command::new(program)
+}
+
 /// An empty directory, removed with its guard.
 pub(crate) fn directory() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
@@ -348,6 +354,7 @@ impl Stranger {
 
     /// The same with settings of its own, which its script reads from the environment.
     pub(crate) fn start_with(name: &'static str, settings: &[(&str, &str)]) -> Option<Self> {
+        in_company();
         let installed = script(name, &["install"], &[]);
         if !installed.status.success() {
             let why = String::from_utf8_lossy(&installed.stderr).into_owned();
@@ -355,7 +362,6 @@ impl Stranger {
             say(&format!("skipped, as {name} cannot be installed here: {why}"));
             return None;
         }
-        in_company();
         let port = port();
         // from here on it is stopped, whatever happens
         let stranger = Self { name, port };

@@ -5,20 +5,20 @@ use std::process::Command;
 use testkit::cgroup::Cgroup;
 use testkit::limited::Limits;
 
-use super::{REPEATS, apply, foretold, group, hold_in_namespace, named_first, passes};
-use crate::harness::{Going, Node, PLIMSOLL, alone, run, say, start_hold, start_hold_by, trusted};
+use super::{apply, foretold, group, named_first, passes, repeats, run_in_namespace};
+use crate::harness::{Going, Node, PLIMSOLL, alone, run, say, start_hold, start_hold_by, tool, trusted};
 
 #[test]
 fn ports_of_a_source_in_a_namespace() {
     let range = "echo '40000 40199' > /proc/sys/net/ipv4/ip_local_port_range";
-    let words = ["tcp://127.0.0.1:7000", "--serve", "-c", "300", "--stages", "3", "--hold", "1s"];
+    let words = ["hold", "tcp://127.0.0.1:7000", "--serve", "-c", "300", "--stages", "3", "--hold", "1s"];
     let one = [&words[..], &["--source", "127.0.0.1"]].concat();
-    let Some(ended) = hold_in_namespace(range, &one) else { return };
+    let Some(ended) = run_in_namespace(range, &one) else { return };
     // the plan sees it before the first socket is opened
     ended.expect_words(&["client.ephemeral-ports", "need 2 source addresses", "--source"]);
     assert_ne!(ended.code, 0, "{}", ended.said());
     let many = [&words[..], &["--source", "127.0.0.1,127.0.0.2"]].concat();
-    passes("client.ephemeral-ports", &hold_in_namespace(range, &many).expect("it was possible before"));
+    passes("client.ephemeral-ports", &run_in_namespace(range, &many).expect("it was possible before"));
 }
 
 /// Takes all ports that there are from 127.0.0.1 to one destination, with plain sockets, and prints how many.
@@ -40,12 +40,21 @@ except OSError:
 #[test]
 fn the_ports_of_a_source_are_foretold() {
     let range = "echo '40000 40999' > /proc/sys/net/ipv4/ip_local_port_range";
-    let words =
-        ["tcp://127.0.0.1:7000", "--serve", "--source", "127.0.0.1", "--hold", "1s", "--heartbeat", "1s"];
+    let words = [
+        "hold",
+        "tcp://127.0.0.1:7000",
+        "--serve",
+        "--source",
+        "127.0.0.1",
+        "--hold",
+        "1s",
+        "--heartbeat",
+        "1s",
+    ];
     let smaller = [&words[..], &["-c", "200", "--stages", "2"]].concat();
-    let Some(smaller) = hold_in_namespace(range, &smaller) else { return };
+    let Some(smaller) = run_in_namespace(range, &smaller) else { return };
     let script = format!("ip link set lo up\n{range}\nexec python3 -c \"$0\"");
-    let taken = Command::new("unshare").args(["-n", "sh", "-euc", &script, TAKE_ALL]).output();
+    let taken = tool("unshare").args(["-n", "sh", "-euc", &script, TAKE_ALL]).output();
     let taken = String::from_utf8(taken.expect("unshare is there").stdout).expect("a number");
     let Ok(found) = taken.trim().parse() else {
         return say("skipped: there is no python3 to count ports with");
@@ -54,7 +63,7 @@ fn the_ports_of_a_source_are_foretold() {
     // That many are tried and held; one more is refused by the plan, which leaves the last twentieth to others.
     let told = super::finding(&smaller.result(), "client.ephemeral-ports").ceiling_connections;
     let all = told.expect("it was foretold").to_string();
-    let filled = hold_in_namespace(range, &[&words[..], &["-c", &all, "--until-it-breaks"]].concat());
+    let filled = run_in_namespace(range, &[&words[..], &["-c", &all, "--until-it-breaks"]].concat());
     let filled = filled.expect("it was possible before").result();
     assert_eq!(
         (Some(filled.line.connections), filled.line.broke),
@@ -66,7 +75,7 @@ fn the_ports_of_a_source_are_foretold() {
 
 #[test]
 fn ports_that_others_have_taken_already() {
-    for repeat in 1..=REPEATS {
+    for repeat in 1..=repeats() {
         let ended = run(&["limits", "client.ephemeral-ports", "--induce"]);
         if ended.stderr.contains("cannot be made") {
             return say("skipped: no network namespace can be made here");
@@ -135,4 +144,27 @@ fn cpu_of_the_generator_in_a_control_group_and_the_line_that_raises_it() {
     apply(&named, &["echo "]);
     // On a machine that is busy with other things it may be late without a quota too.
     passes("client.cpu", &trusted(run));
+}
+
+#[test]
+fn memory_of_the_generator_in_a_control_group_and_the_line_that_raises_it() {
+    let Some(group) = group(Cgroup::with_memory_limit, 1 << 30) else { return };
+    let node = Node::start("tls", &[]);
+    let size =
+        ["--insecure", "-c", "6000", "--stages", "2", "--workers", "1", "--hold", "1s", "--heartbeat", "1s"];
+    let start = || start_hold_by(group.command(PLIMSOLL), &node.url(), &size);
+    // The plan would refuse what does not fit: so it is others that take the room, once the first stage is over.
+    let named = named_first("client.memory", || {
+        group.set_memory(1 << 30).expect("it can be lifted again");
+        let mut going = start();
+        going.wait_for_stages(1);
+        group.leave_memory(4 << 20).expect("it can be lowered");
+        going.finish()
+    });
+    assert!(
+        named.evidence.iter().any(|e| e.contains("out-of-memory kills in its cgroup rose by")),
+        "{named:?}"
+    );
+    apply(&named, &["echo "]);
+    passes("client.memory", &start().finish());
 }

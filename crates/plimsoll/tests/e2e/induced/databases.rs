@@ -2,8 +2,11 @@
 
 use std::process::Command;
 
-use super::{apply, named_first, passes};
-use crate::harness::{SOON, Stranger, hold, wait_until};
+use model::result::Status;
+use model::sweep::Shape;
+
+use super::{apply, finding, named_first, passes};
+use crate::harness::{PLIMSOLL, SOON, Stranger, directory, hold, start_command, wait_until};
 
 #[test]
 fn sessions_of_postgres_and_the_line_that_allows_more() {
@@ -67,4 +70,36 @@ fn clients_of_pgbouncer_and_the_line_that_allows_more() {
     let most = named.remedy.iter().find_map(setting).expect("a line for pgbouncer.ini");
     let Some((_server, url)) = induced(&most) else { return };
     passes("server.max-connections", &run(&url));
+}
+
+#[test]
+fn clients_that_queue_at_pgbouncer_are_named_where_it_can_be_asked_and_not_guessed_where_not() {
+    let Some(postgres) = Stranger::start("postgres") else { return };
+    let port = postgres.port.to_string();
+    let settings = [("SERVER_PORT", port.as_str()), ("POOL_SIZE", "2")];
+    let Some(server) = Stranger::start_with("pgbouncer", &settings) else { return };
+    let directory = directory();
+    let mut command = Command::new(PLIMSOLL);
+    command.arg("sweep").arg(format!("postgres://plimsoll:plimsoll@127.0.0.1:{}/plimsoll", server.port));
+    command.args(["--message", "SELECT pg_sleep(0.02)", "-c", "1,2,8,32", "--warm-up", "500ms", "--quiet"]);
+    command.args(["--measure", "1500ms", "--json"]).arg(directory.path().join("result.json"));
+    let ended = start_command(directory, command).finish();
+    ended.expect_code(0);
+    let result = ended.result();
+    let sweep = result.sweep.as_ref().expect("what was swept");
+    assert_eq!(sweep.reading.shape, Some(Shape::Queueing), "{:?}", sweep.reading);
+    let peak = sweep.reading.peak.expect("a peak");
+    // two connections, each of which takes 20 ms and a little
+    assert!((70.0..=100.0).contains(&peak.per_second.value), "{peak:?}");
+    let asked = sweep.points.iter().flat_map(|p| &p.servers).any(|view| view.source.contains("SHOW POOLS"));
+    let found = finding(&result, "pooler.queue");
+    if asked {
+        // on a machine that is full with something else, a larger pool may not help
+        assert!(matches!(found.status, Status::Hit | Status::Near), "{found:?}");
+        assert!(found.summary.contains("clients waited at the pooler for one of 2 connections"), "{found:?}");
+        assert!(found.remedy[0].starts_with("default_pool_size = 4 "), "{found:?}");
+    } else {
+        assert_eq!(found.status, Status::Unknown, "{found:?}");
+        assert!(found.summary.contains("SHOW POOLS decides"), "{found:?}");
+    }
 }

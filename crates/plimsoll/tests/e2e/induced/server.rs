@@ -8,10 +8,10 @@ use std::time::Duration;
 use testkit::cgroup::Cgroup;
 use testkit::limited::Signal;
 
-use super::{REPEATS, apply, foretold, group, named_first, passes};
+use super::{apply, foretold, group, named_first, passes, repeats};
 use crate::harness::{
     Going, Node, PLIMSOLL, SOON, Stranger, alone, directory, hold, is_alive, port, signal, start_command,
-    start_hold, trusted, wait_until,
+    start_hold, tool, trusted, wait_until,
 };
 
 #[test]
@@ -26,6 +26,8 @@ fn descriptors_of_a_server_and_the_line_that_raises_them() {
 
 #[test]
 fn clients_of_redis_and_the_line_that_allows_more() {
+    // What it says as it turns a client away must come before that client asks: else it is taken for a wrong answer.
+    let _alone = alone();
     let Some(server) = Stranger::start_with("redis", &[("MAXCLIENTS", "200")]) else { return };
     let url = format!("tcp://127.0.0.1:{}", server.port);
     let run = || {
@@ -146,7 +148,7 @@ fn the_heap_of_a_virtual_machine_and_a_larger_one() {
         ended
     });
     let ceiling = named.ceiling_connections.expect("what a connection keeps was measured");
-    let held = peaks[REPEATS - 1];
+    let held = peaks[repeats() - 1];
     assert!(ceiling.abs_diff(held) * 100 <= 15 * held, "{held} were held: {named:?}");
     let line = named.remedy.iter().find_map(|line| line.strip_prefix("-Xmx")).expect("a larger heap");
     passes("server.heap", &run(line).expect("it could be started before"));
@@ -238,12 +240,73 @@ fn cpu_of_a_server_in_a_control_group_and_the_line_that_raises_it() {
 #[test]
 fn handshakes_on_too_little_cpu_and_the_line_that_gives_more() {
     let _alone = alone();
-    let Some(group) = group(Cgroup::with_cpu_quota, 0.02) else { return };
+    // The kernel counts CPU in hundredths of a second: there must be enough of them to tell the quota from less.
+    let Some(group) = group(Cgroup::with_cpu_quota, 0.05) else { return };
     let node = node_in(&group, "tls", &[]);
-    let size = ["-c", "400", "--stages", "1", "--hold", "1s", "--heartbeat", "1s"];
+    let size = ["-c", "1000", "--stages", "1", "--hold", "1s", "--heartbeat", "1s"];
     let run =
-        || trusted(|| hold(&node.url(), &[&size[..], &["--insecure", "--objective", "250ms"]].concat()));
+        || trusted(|| hold(&node.url(), &[&size[..], &["--insecure", "--objective", "100ms"]].concat()));
     let named = named_first("server.handshake-cpu", run);
     apply(&named, &["echo "]);
     passes("server.handshake-cpu", &run());
+}
+
+/// A server whose only thread needs 3 ms of CPU for each connection that it accepts, one after the other: its peers are
+/// those that fork, or set up a session, before they accept the next.
+const SLOW_ACCEPT: &str = "
+import base64, hashlib, selectors, socket, sys, time
+server = socket.create_server(('127.0.0.1', int(sys.argv[1])), backlog=4096)
+ready = selectors.DefaultSelector()
+ready.register(server, selectors.EVENT_READ)
+MAGIC = b'258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
+def upgrade(client):
+    end = time.thread_time() + 0.003
+    while time.thread_time() < end:
+        pass
+    asked = client.recv(4096)
+    key = next(l.split(b': ')[1] for l in asked.split(b'\\r\\n') if l.lower().startswith(b'sec-websocket-key'))
+    said = base64.b64encode(hashlib.sha1(key + MAGIC).digest())
+    client.sendall(b'HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\n'
+                   b'Sec-WebSocket-Accept: ' + said + b'\\r\\n\\r\\n')
+def answer(client):
+    asked = client.recv(4096)
+    if not asked or asked[0] & 15 == 8:
+        ready.unregister(client)
+        client.close()
+        return
+    while len(asked) >= 6:
+        size, mask = asked[1] & 127, asked[2:6]
+        payload = bytes(b ^ mask[i % 4] for i, b in enumerate(asked[6:6 + size]))
+        client.sendall(bytes([0x8a, size]) + payload)
+        asked = asked[6 + size:]
+while True:
+    for key, _ in ready.select():
+        try:
+            if key.fileobj is server:
+                client = server.accept()[0]
+                ready.register(client, selectors.EVENT_READ)
+                upgrade(client)
+            else:
+                answer(key.fileobj)
+        except (OSError, StopIteration):
+            pass
+";
+
+#[test]
+fn a_thread_that_accepts_too_slowly_and_a_slower_ramp() {
+    let _alone = alone();
+    let port = port();
+    let mut command = tool("python3");
+    command.args(["-c", SLOW_ACCEPT, &port.to_string()]);
+    let _server = start_command(directory(), command);
+    wait_until("the server listens", SOON, || TcpStream::connect(("127.0.0.1", port)).ok());
+    let url = format!("ws://127.0.0.1:{port}/");
+    let size = ["-c", "1000", "--stages", "1", "--hold", "1s", "--heartbeat", "1s"];
+    let named = named_first("server.accept-rate", || hold(&url, &size));
+    assert!(named.evidence.iter().any(|e| e.contains("waited to be accepted")), "{named:?}");
+    // The slower ramp is a command of Plimsoll's own; all that is added is how long to hold.
+    let line =
+        named.remedy.iter().find_map(|line| line.strip_prefix("plimsoll hold ")).expect("a slower ramp");
+    let words: Vec<&str> = line.split(' ').collect();
+    passes("server.accept-rate", &trusted(|| hold(words[0], &[&words[1..], &size[2..]].concat())));
 }

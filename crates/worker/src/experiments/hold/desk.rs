@@ -5,6 +5,7 @@ use protocols::{Driver, Fact};
 use reactor::clock::Nanos;
 use reactor::{End, Owner};
 
+use super::load::Load;
 use super::talk::Talk;
 
 /// What is known of one connection beside its protocol: 32 bytes, as a million of them are held.
@@ -133,6 +134,8 @@ pub(crate) struct Desk {
     pilot: Option<Pilot>,
     /// While the connections speak.
     pub(crate) talk: Option<Talk>,
+    /// While they work.
+    pub(crate) load: Option<Load>,
     arriving: bool,
     /// Only an operation verifies a connection; a heartbeat does not.
     by_operation: bool,
@@ -155,6 +158,7 @@ impl Desk {
             newest_unconfirmed: None,
             pilot: None,
             talk: None,
+            load: None,
             arriving,
             by_operation,
             interval,
@@ -268,6 +272,12 @@ impl Desk {
     }
 
     fn operated(&mut self, index: u32, note: &mut Note, now: Nanos) {
+        if self.load.as_mut().is_some_and(|load| load.answered(index, now, &mut self.sample)) {
+            if note.proof == Proof::Owed {
+                note.proof = Proof::Given;
+            }
+            return;
+        }
         let said = self.talk.as_mut().is_some_and(|talk| talk.answered(index, now, &mut self.sample));
         if !said && note.is_asked() {
             self.came_back(index, note, now);
@@ -327,7 +337,10 @@ impl Desk {
         self.sample.closed_quiet.record(now - spoke);
     }
 
-    fn forget_round_trips(&mut self, index: u32, note: &Note) {
+    fn forget_round_trips(&mut self, index: u32, note: &Note, now: Nanos) {
+        if let Some(load) = &mut self.load {
+            load.lost(index, now);
+        }
         if let Some(talk) = &mut self.talk {
             talk.lost(index);
         }
@@ -409,6 +422,6 @@ impl<D: Driver> Owner<D, Note> for Desk {
                 counters.failed.add(&Failure::new(kind, words));
             }
         }
-        self.forget_round_trips(index, note);
+        self.forget_round_trips(index, note, now);
     }
 }

@@ -1,6 +1,7 @@
 //! Hold: open a share of the connections, keep every one alive, and verify every one when told to.
 
 mod desk;
+mod load;
 mod talk;
 
 use std::collections::VecDeque;
@@ -18,6 +19,7 @@ use super::{PULSE, REPORT_EVERY, current, say_sample};
 use crate::caller::Caller;
 use crate::{WorkerError, trust};
 use desk::{Desk, Note};
+use load::{Load, Window};
 use talk::Talk;
 
 /// Round trips of a verify pass that are under way at a time, over all workers: enough to keep both ends busy,
@@ -39,12 +41,14 @@ const QUIET_FACTOR: u64 = 3;
 const BEAT_BATCH: u32 = 32;
 /// Messages of a talk that are said between two looks at the sockets.
 const SPEAK_BATCH: u32 = 64;
+/// Operations of a sweep that are begun between two looks at the sockets.
+const WORK_BATCH: u32 = 256;
 /// Where messages are due closer to each other than this, several are said at a time: an answer is as late as that.
 const SPEAK_EVERY: Nanos = clock::MILLISECOND / 4;
 
 /// Carries out one assignment.
 pub(crate) fn run(assignment: Assignment, link: &mut Link) -> Result<(), WorkerError> {
-    let plan = Plan::of(&assignment.spec);
+    let plan = Plan { worker: assignment.index, workers: assignment.workers, ..Plan::of(&assignment.spec) };
     let scheme = plan.target.scheme;
     protocols::with_driver(&plan, Start { assignment, link })
         .unwrap_or_else(|| Err(WorkerError::Setup(format!("no driver speaks {scheme}"))))
@@ -166,6 +170,8 @@ impl<D: Driver> Hold<D> {
             }
             self.beat(now);
             self.speak(now);
+            self.work();
+            self.listen(now);
             self.open(now);
             self.verify(now);
             self.time_out(now);
@@ -184,6 +190,11 @@ impl<D: Driver> Hold<D> {
                 self.desk.talk = None;
                 say_sample(&self.reactor, &mut self.desk.sample, link)?;
                 link.say(&Report::TalkOver(Box::new(talked)))?;
+            }
+            if let Some(loaded) = self.desk.load.as_mut().and_then(|load| load.over(now)) {
+                self.desk.load = None;
+                say_sample(&self.reactor, &mut self.desk.sample, link)?;
+                link.say(&Report::Loaded(Box::new(loaded)))?;
             }
             if now >= self.report_at {
                 say_sample(&self.reactor, &mut self.desk.sample, link)?;
@@ -228,9 +239,11 @@ impl<D: Driver> Hold<D> {
                 self.doing = Doing::Verifying;
             }
             Order::Talk { at } => self.begin_talk(at),
+            Order::Load { at, from, until } => self.begin_work(Window { at, from, until }),
             Order::Quiet => {
                 self.walk = None;
                 self.desk.talk = None;
+                self.desk.load = None;
                 self.doing = Doing::Quieting {
                     deadline: self.attentive + self.patience,
                     at_latest: now + QUIET_FACTOR * self.patience,
@@ -375,18 +388,22 @@ impl<D: Driver> Hold<D> {
         }
     }
 
+    /// The places of all connections that are ready.
+    fn standing(&mut self) -> Vec<u32> {
+        let all = 0..self.reactor.places();
+        all.filter(|index| self.reactor.note(*index).is_some_and(|n| n.is_ready())).collect()
+    }
+
     fn begin_talk(&mut self, at: Nanos) {
         let Some(spec) = self.assignment.spec.talk else { return };
-        let all = 0..self.reactor.places();
-        let standing: Vec<u32> =
-            all.filter(|index| self.reactor.note(*index).is_some_and(|n| n.is_ready())).collect();
+        let standing = self.standing();
         let (index, workers) = (self.assignment.index, self.assignment.workers);
         self.desk.talk = Some(Talk::new(spec, at, &standing, index, workers));
         self.spoke_at = at;
         self.listened_at = at;
     }
 
-    /// Says what is due; gives up those who have had no answer for too long.
+    /// Says what is due.
     fn speak(&mut self, now: Nanos) {
         for _ in 0..SPEAK_BATCH {
             let Some(talk) = &mut self.desk.talk else { return };
@@ -398,17 +415,43 @@ impl<D: Driver> Hold<D> {
             self.desk.sample.counters.messages_sent += 1;
             self.reactor.cue(index, Cue::Operate, &mut self.desk, sent);
         }
+    }
+
+    fn begin_work(&mut self, window: Window) {
+        let standing = self.standing();
+        let Some(spec) = &self.assignment.spec.sweep else { return };
+        let (index, workers) = (self.assignment.index, self.assignment.workers);
+        self.desk.load = Some(Load::new(spec, window, &standing, index, workers));
+        self.listened_at = window.at;
+    }
+
+    /// Begins the operations that are due.
+    fn work(&mut self) {
+        // Answers have been read since the loop began to turn: the clock is read again for what they let begin.
+        let now = clock::now();
+        for _ in 0..WORK_BATCH {
+            let Some(load) = &mut self.desk.load else { return };
+            let Some((index, _)) = load.take(now) else { break };
+            self.desk.sample.counters.messages_sent += 1;
+            self.reactor.cue(index, Cue::Operate, &mut self.desk, now);
+        }
+    }
+
+    /// Once a second, gives up those whose message or operation has had no answer for too long.
+    fn listen(&mut self, now: Nanos) {
         if now < self.listened_at + clock::SECOND {
             return;
         }
+        let patience = self.patience + now.saturating_sub(self.began + self.attentive);
+        let (silent, to_what) = match (&self.desk.talk, &self.desk.load) {
+            (Some(talk), _) => (talk.silent(now, patience), "a message"),
+            (_, Some(load)) => (load.silent(now, patience), "an operation"),
+            (None, None) => return,
+        };
         self.listened_at = now;
-        let stalled = now.saturating_sub(self.began + self.attentive);
-        let silent = self.desk.talk.as_ref().map(|talk| talk.silent(now, self.patience + stalled));
-        for (index, waited) in silent.unwrap_or_default() {
-            let waited = clock::to_seconds(waited);
-            let failure =
-                Failure::new(FailureKind::Silent, format!("no answer to a message for {waited:.1} s"));
-            self.reactor.fail(index, failure, &mut self.desk, now);
+        for (index, waited) in silent {
+            let text = format!("no answer to {to_what} for {:.1} s", clock::to_seconds(waited));
+            self.reactor.fail(index, Failure::new(FailureKind::Silent, text), &mut self.desk, now);
         }
     }
 
@@ -488,6 +531,9 @@ impl<D: Driver> Hold<D> {
         }
         if let Some(talk) = &self.desk.talk {
             until = until.min(talk.next_due().max(self.spoke_at + SPEAK_EVERY));
+        }
+        if let Some(load) = &self.desk.load {
+            until = until.min(load.next_due(now));
         }
         if self.to_open > 0 && self.has_room() {
             until = until.min(self.connects.as_ref().map_or(now, Schedule::due).max(self.ports_rest_until));

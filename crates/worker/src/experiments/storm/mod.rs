@@ -143,7 +143,11 @@ impl<D: Driver> Storm<D> {
                             link.say(&Report::Drained)?;
                             return Ok(());
                         }
-                        Order::Start(_) | Order::Open { .. } | Order::Verify | Order::Talk { .. } => {
+                        Order::Start(_)
+                        | Order::Open { .. }
+                        | Order::Verify
+                        | Order::Talk { .. }
+                        | Order::Load { .. } => {
                             return Err(WorkerError::OutOfOrder(format!("{order:?}")));
                         }
                     }
