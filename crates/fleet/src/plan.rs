@@ -24,6 +24,10 @@ pub const CLIENT_BYTES: u64 = 3_900;
 /// A worker is not worth its start for fewer connections than this.
 const WORTH_A_WORKER: u64 = 500;
 
+/// So many clients that never rest are worth a worker of their own: at 8 on two CPUs, two workers get a fifth more out of
+/// PostgreSQL than one.
+const AT_WORK_WORTH_A_WORKER: u64 = 4;
+
 /// Where nothing is known of the listener, this many connections wait at most for its first word. The smallest
 /// backlog in common use is 50.
 const CAUTIOUS_WINDOW: u64 = 32;
@@ -141,7 +145,10 @@ pub fn plan(spec: &Spec, means: &Means<'_>) -> Result<Plan, Vec<Shortfall>> {
             }
             workers
         }
-        None => needed.max(u64::from(means.cpus.max(1)).min(connections.div_ceil(WORTH_A_WORKER))).max(1),
+        None => {
+            let worth = if spec.sweep.is_some() { AT_WORK_WORTH_A_WORKER } else { WORTH_A_WORKER };
+            needed.max(u64::from(means.cpus.max(1)).min(connections.div_ceil(worth))).max(1)
+        }
     };
     let per_source = per_source(means);
     let available = sources_available(means);
@@ -324,6 +331,9 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
+    use model::sweep::SweepSpec;
+    use model::talk::Arrivals;
+
     fn settings() -> Settings {
         let mut s = Settings { same_host: true, ..Settings::default() };
         s.host.port_range = Some((32_768, 60_999));
@@ -365,6 +375,27 @@ mod tests {
         }
         assert!(room >= 1_000_000 * 19 / 10, "{room}");
         assert!(plan.addresses.iter().all(IpAddr::is_loopback));
+    }
+
+    #[test]
+    fn clients_at_work_have_a_worker_for_each_cpu_sooner_than_held_ones() {
+        let settings = settings();
+        let workers = |spec: &Spec| plan(spec, &means(&settings)).unwrap().workers;
+        assert_eq!((workers(&spec(8)), workers(&spec(501))), (1, 2));
+        let at_work = |clients| Spec {
+            sweep: Some(SweepSpec {
+                clients: vec![clients],
+                adaptive: false,
+                warm_up_seconds: 1.0,
+                measure_seconds: 1.0,
+                repeat: 1,
+                rate_per_second: None,
+                arrivals: Arrivals::Constant,
+                label: String::new(),
+            }),
+            ..spec(clients)
+        };
+        assert_eq!((workers(&at_work(4)), workers(&at_work(8)), workers(&at_work(1_000))), (1, 2, 2));
     }
 
     #[test]
