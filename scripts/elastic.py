@@ -65,7 +65,9 @@ def most(way):
     last = 0
     for clients, points in by_clients(way).items():
         if not whole(points):
-            said = [words for p in points for words in p["failed_example"].values()]
+            # a refusal says what it was; what else failed may be no more than what followed
+            said = [p["failed_example"]["server-refused"] for p in points if "server-refused" in p["failed_example"]]
+            said += [words for p in points for words in p["failed_example"].values()]
             why = said[0].splitlines()[0] if said else "not all were served"
             return f"{last}; at {clients}: {why}"
         last = clients

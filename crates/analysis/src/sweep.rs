@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use model::RunResult;
-use model::sweep::{Broke, Count, Peak, Reading, Saturation, Shape, SweepPoint};
-use model::units;
+use model::sweep::{Broke, Count, Level, Peak, Reading, Saturation, Shape, SweepPoint};
+use model::{FailureKind, RunResult, units};
 
 use crate::batch::Mean;
 use crate::usl;
@@ -20,6 +19,9 @@ const TELLING_GROWTH: f64 = 1.5;
 
 /// Of an open loop: so many of what came due may be left over.
 const MOST_UNMET: f64 = 0.01;
+
+/// The same where throughput fell before: a slow fall looks level for a while.
+const TELLING_GROWTH_AFTER_A_FALL: f64 = 3.0;
 
 /// How many counts are tried around the peak.
 const MORE_COUNTS: usize = 4;
@@ -58,6 +60,7 @@ pub fn reading(run: &RunResult) -> Reading {
         usl,
         usl_refused,
         shape: if open { None } else { shape(&good) },
+        level: if open { None } else { level(&good) },
         broke: counted.iter().find_map(|counted| counted.points.iter().find_map(|point| broke(run, point))),
         counts: counted.into_iter().map(|counted| counted.count).collect(),
     }
@@ -231,16 +234,40 @@ fn saturation(run: &RunResult, counted: &[Counted<'_>]) -> Option<Saturation> {
 /// What lies beyond the peak, as far as the largest good count; `None`: that is too near to tell.
 fn shape(good: &[(u64, Mean)]) -> Option<Shape> {
     let best = good[top(good)?].1;
-    let level = |mean: &Mean| mean.value >= (1.0 - LEVEL) * best.value;
     let (most, last) = good.last()?;
-    if !level(last) && !last.like(&best) {
-        return Some(Shape::Falling);
-    }
-    let from = good.iter().rev().take_while(|(_, mean)| level(mean) || mean.like(&best)).last()?.0;
-    if *most as f64 >= TELLING_GROWTH * from as f64 {
+    if level(good).is_some() {
         return Some(Shape::Queueing);
     }
-    (from == *most && good.len() >= 2).then_some(Shape::Growing)
+    if !as_good(last, &best) {
+        return Some(Shape::Falling);
+    }
+    (level_from(good, &best)? == *most && good.len() >= 2).then_some(Shape::Growing)
+}
+
+/// Whether a throughput is as good as another, as far as can be told.
+fn as_good(mean: &Mean, other: &Mean) -> bool {
+    mean.value >= (1.0 - LEVEL) * other.value || mean.like(other)
+}
+
+/// From which count on all others are as good as that, too.
+fn level_from(good: &[(u64, Mean)], other: &Mean) -> Option<u64> {
+    Some(good.iter().rev().take_while(|(_, mean)| as_good(mean, other)).last()?.0)
+}
+
+/// Where throughput stays up to the largest good count, if that is far enough to tell: as high as at the peak, or lower.
+fn level(good: &[(u64, Mean)]) -> Option<Level> {
+    let best = good[top(good)?].1;
+    let (most, last) = good.last()?;
+    let (from, telling) = if as_good(last, &best) {
+        (level_from(good, &best)?, TELLING_GROWTH)
+    } else {
+        // neither above the last nor below it
+        let same = |mean: &Mean| as_good(mean, last) && as_good(last, mean);
+        let from = good.iter().rev().take_while(|(_, mean)| same(mean)).last()?.0;
+        (from, TELLING_GROWTH_AFTER_A_FALL)
+    };
+    let far = *most as f64 >= telling * from as f64;
+    far.then(|| Level { clients_low: from, clients_high: *most, per_second: last.estimate() })
 }
 
 /// How a count broke, if clients could not connect or were lost.
@@ -250,8 +277,9 @@ fn broke(run: &RunResult, point: &SweepPoint) -> Option<Broke> {
     }
     let stage = run.stages.get(point.stage);
     let failed = stage.map(|stage| &stage.failed);
-    let most =
-        failed.and_then(|failed| failed.iter().max_by_key(|(_, count)| **count)).map(|(kind, _)| *kind);
+    // A refusal says what it was; what else failed may be no more than what followed.
+    let telling = |(kind, count): &(&FailureKind, &u64)| (**kind == FailureKind::ServerRefused, **count);
+    let most = failed.and_then(|failed| failed.iter().max_by_key(telling)).map(|(kind, _)| *kind);
     let said = most.or_else(|| point.failed_example.keys().next().copied()).map(|kind| {
         let words = point.failed_example.get(&kind).map(|words| words.trim()).filter(|w| !w.is_empty());
         words.map_or_else(|| kind.says().to_owned(), str::to_owned)

@@ -232,11 +232,24 @@ pub(crate) fn first_failure(run: &RunResult, kinds: &[FailureKind]) -> Option<f6
     run.series.iter().find(|m| met(&m.failed)).map(|m| m.t_seconds)
 }
 
-/// The target's accepting processes in words: "nginx (pid 12, 13)"; `None`: none can be seen.
+/// The program that accepts for the target: "nginx"; `None`: none can be seen, or they are several.
 pub(crate) fn target_name(run: &RunResult) -> Option<&str> {
-    let accepting = run.settings.target.first().map(|p| p.name.as_str());
+    let mut programs = run.settings.target.iter().map(|p| p.name.as_str());
+    let accepting = programs.next();
+    // of several programs that accept nobody knows whose setting it is
+    if programs.any(|name| Some(name) != accepting) {
+        return None;
+    }
     let any = || run.target.processes.first().map(|p| p.name.as_str());
     accepting.or_else(any).filter(|name| !name.is_empty())
+}
+
+/// The first line of somebody's words, not too long. What matters stands at the end of what servers pass on of others.
+pub(crate) fn quoted(words: &str) -> String {
+    const LONGEST: usize = 240;
+    let line = words.lines().next().unwrap_or_default();
+    let cut: String = line.chars().take(LONGEST).collect();
+    if cut.len() < line.len() { cut + "…" } else { cut }
 }
 
 /// Why nothing is known of the target's processes, and how to change that.

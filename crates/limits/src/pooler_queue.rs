@@ -257,6 +257,17 @@ mod tests {
     }
 
     #[test]
+    fn it_is_named_where_fewer_clients_got_more() {
+        let law = |n: f64| if n <= 64.0 { 480.0 * n } else { 25_500.0 };
+        let mut run = swept(&[8, 64, 500, 2_000, 5_000], law);
+        pooled(&mut run, 50, None);
+        let run = concluded(run);
+        assert_eq!(run.verdict.first_limit.as_deref(), Some(ID), "{}", run.verdict.sentence);
+        let said = "peaks at 30,720/s with 64 clients, and stays at 25,500/s from 500 clients on; ";
+        assert!(run.verdict.sentence.starts_with(said), "{}", run.verdict.sentence);
+    }
+
+    #[test]
     fn a_server_without_room_is_to_be_enlarged_first() {
         let mut run = swept(&[8, 16, 32, 64, 128], servers(20.0));
         pooled(&mut run, 20, Some(25));

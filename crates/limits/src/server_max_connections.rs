@@ -36,7 +36,9 @@ impl Limit for ServerMaxConnections {
         let mut finding = if let Some(refusal) = refusal(run) {
             let ceiling = units::count(refusal.ceiling);
             let summary = match refusal.words {
-                Some(words) => format!("beyond {ceiling} the server refuses: \"{}\"", quoted(words)),
+                Some(words) => {
+                    format!("beyond {ceiling} the server refuses: \"{}\"", evidence::quoted(words))
+                }
                 None => refusal.manner.says(&ceiling),
             };
             let mut finding = FACTS.finding(Status::Hit, summary);
@@ -138,8 +140,13 @@ fn refusal(run: &RunResult) -> Option<Refusal<'_>> {
     if refused > 0 {
         let refusing =
             run.stages.iter().filter(|s| evidence::stage_failures(s, &[FailureKind::ServerRefused]) > 0);
-        let fullest = refusing.max_by_key(|s| standing(s));
-        let held = fullest.map_or(run.connections.held, standing);
+        // Those that were let in, and refused at work, do not stand.
+        let served = |s: &Stage| {
+            let refused = evidence::stage_failures(s, &[FailureKind::ServerRefused]);
+            standing(s).min(s.connections.saturating_sub(refused))
+        };
+        let fullest = refusing.max_by_key(|s| served(s));
+        let held = fullest.map_or(run.connections.held, served);
         let ceiling = fullest.and_then(|s| views::room(s, held)).filter(|n| *n > held).unwrap_or(held);
         let words = evidence::words(run, FailureKind::ServerRefused);
         let mut evidence = vec![format!(
@@ -147,7 +154,7 @@ fn refusal(run: &RunResult) -> Option<Refusal<'_>> {
             units::count(refused),
             units::count(held)
         )];
-        evidence.extend(words.map(|words| format!("the server said: \"{}\"", quoted(words))));
+        evidence.extend(words.map(|words| format!("the server said: \"{}\"", evidence::quoted(words))));
         return Some(Refusal { ceiling, words, manner: Manner::Refuses, evidence });
     }
     let starved = evidence::host_oom_kills(run).unwrap_or(0) > 0 || evidence::cgroup_oom_kills(run) > 0;
@@ -233,11 +240,6 @@ fn descriptors(run: &RunResult) -> String {
         (Some(most), Some(limit)) => format!(" ({} of {})", units::count(most), units::count(limit)),
         _ => " as far as can be seen".to_owned(),
     }
-}
-
-/// The first line of a server's words, not too long.
-fn quoted(words: &str) -> String {
-    words.lines().next().unwrap_or_default().chars().take(120).collect()
 }
 
 fn remedy(run: &RunResult) -> Vec<String> {

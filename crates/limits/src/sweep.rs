@@ -4,7 +4,7 @@ use model::RunResult;
 use model::sweep::{Broke, Count, Difference, Peak, Reading, Shape, SweepResult};
 use model::units;
 
-use crate::{busy, sides};
+use crate::{busy, evidence, sides};
 
 /// From this share of what may be used on, CPUs are full.
 const FULL: f64 = 0.95;
@@ -68,7 +68,15 @@ fn throughput(run: &RunResult, reading: &Reading) -> String {
     }
     match reading.shape {
         Some(Shape::Growing) => format!("throughput still grows at {}: {rate}", clients(at)),
-        Some(Shape::Queueing) => format!("throughput levels off at {rate} from {} on", clients(low)),
+        Some(Shape::Queueing) => match reading.level.filter(|level| level.clients_low > high) {
+            None => format!("throughput levels off at {rate} from {} on", clients(low)),
+            Some(level) => format!(
+                "peaks at {rate} with {}, and stays at {} from {} on",
+                clients(at),
+                self::rate(level.per_second.value),
+                clients(level.clients_low)
+            ),
+        },
         Some(Shape::Falling) | None if low < high => format!(
             "peaks at {rate} with {} ({} to {} cannot be told from it)",
             clients(at),
@@ -80,7 +88,7 @@ fn throughput(run: &RunResult, reading: &Reading) -> String {
 }
 
 fn broke(broke: &Broke) -> String {
-    let words: String = broke.by.lines().next().unwrap_or_default().chars().take(120).collect();
+    let words = evidence::quoted(&broke.by);
     format!(
         "at {} {} could not connect or were lost: {words}",
         clients(broke.clients),

@@ -139,6 +139,8 @@ pub struct Reading {
     pub usl_refused: Option<String>,
     /// What throughput and latency do beyond the peak.
     pub shape: Option<Shape>,
+    /// Where they queue: from which client count on, and what throughput stays at.
+    pub level: Option<Level>,
     /// The first client count at which clients could not connect or were lost, and by what.
     pub broke: Option<Broke>,
 }
@@ -192,6 +194,17 @@ pub struct Peak {
     pub per_second: Estimate,
 }
 
+/// Where throughput stays the same up to the largest count that can be used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Level {
+    /// The fewest clients of which that can be said.
+    pub clients_low: u64,
+    /// The most.
+    pub clients_high: u64,
+    /// Operations a second at the most.
+    pub per_second: Estimate,
+}
+
 /// How far latency stays within the objective.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Saturation {
@@ -235,8 +248,8 @@ impl Usl {
 pub enum Shape {
     /// Throughput still grows at the largest count.
     Growing,
-    /// Throughput stays, latency grows in proportion to the clients: they queue in front of something that serves a
-    /// fixed number at a time.
+    /// Throughput stays, be it lower than at the peak, and latency grows in proportion to the clients: they queue in
+    /// front of something that serves a fixed number at a time.
     Queueing,
     /// Throughput falls: the clients are in each other's way.
     Falling,

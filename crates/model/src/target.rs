@@ -508,9 +508,9 @@ mod tests {
     #[test]
     fn a_url_says_whether_and_for_whom_connections_are_encrypted() {
         let of = |url: &str| [false, true].map(|insecure| Target::parse(url).unwrap().encrypted(insecure));
-        assert_eq!(of("postgres://h/d"), [None, None]);
-        assert_eq!(of("postgres://h/d?sslmode=require"), [Some(true), Some(true)]);
-        assert_eq!(of("postgres://h/d?sslmode=verify-full"), [Some(false), Some(true)]);
+        assert_eq!(of("postgres://u@h/d"), [None, None]);
+        assert_eq!(of("postgres://u@h/d?sslmode=require"), [Some(true), Some(true)]);
+        assert_eq!(of("postgres://u@h/d?sslmode=verify-full"), [Some(false), Some(true)]);
         assert_eq!(of("redis://h"), [None, None]);
         assert_eq!(of("rediss://h"), [Some(false), Some(true)]);
         assert_eq!(of("mongodb://h/?tls=true"), [Some(false), Some(true)]);

@@ -1,7 +1,7 @@
 //! How is a sweep put into tables? A row for each client count, what the curve says, and the ways side by side; the same
 //! in every output.
 
-use model::sweep::{Count, Reading, Shape};
+use model::sweep::{Count, Level, Reading, Shape};
 use model::{Estimate, RunResult, units};
 
 use crate::words::{self, UNKNOWN};
@@ -112,7 +112,7 @@ pub(crate) fn sayings(r: &RunResult) -> Vec<(&'static str, String)> {
         },
     ));
     if let Some(shape) = reading.shape {
-        out.push(("beyond", shape_says(shape).to_owned()));
+        out.push(("beyond", shape_says(shape, reading.level.as_ref())));
     }
     match (&reading.usl, &reading.usl_refused) {
         (Some(law), _) => {
@@ -151,14 +151,20 @@ fn clients(n: u64) -> String {
     if n == 1 { "1 client".to_owned() } else { format!("{} clients", units::count(n)) }
 }
 
-fn shape_says(shape: Shape) -> &'static str {
+fn shape_says(shape: Shape, level: Option<&Level>) -> String {
     match shape {
-        Shape::Growing => "throughput still grows at the largest count: the peak lies further on",
+        Shape::Growing => "throughput still grows at the largest count: the peak lies further on".to_owned(),
         Shape::Queueing => {
-            "throughput stays and latency grows in proportion to the clients: they queue for something that serves \
-             a fixed number at a time"
+            let from = level.map_or(String::new(), |level| {
+                let (low, high) = (units::count(level.clients_low), units::count(level.clients_high));
+                format!("from {low} to {high} clients ")
+            });
+            format!(
+                "{from}throughput stays and latency grows in proportion to the clients: they queue for something \
+                 that serves a fixed number at a time"
+            )
         }
-        Shape::Falling => "throughput falls: the clients are in each other's way",
+        Shape::Falling => "throughput falls: the clients are in each other's way".to_owned(),
     }
 }
 

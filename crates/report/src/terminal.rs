@@ -264,7 +264,7 @@ impl Page<'_> {
             let name = if several { format!("SWEEP {}", counts::label(way)) } else { "SWEEP".to_owned() };
             self.heading(&name, if index == 0 { counts::NOTE } else { "" });
             // A narrow screen goes without these: they stand in every other output.
-            let left_out: &[usize] = if self.width >= 92 { &[7] } else { &[2, 4, 7, 8, 9] };
+            let left_out: &[usize] = if self.width >= 92 { &[4, 7, 9] } else { &[2, 4, 7, 8, 9] };
             let columns: Vec<usize> = (0..counts::HEADS.len()).filter(|c| !left_out.contains(c)).collect();
             let heads: Vec<&str> = columns.iter().map(|&c| counts::HEADS[c]).collect();
             let mut table = Table::new(&heads);

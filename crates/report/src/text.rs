@@ -85,7 +85,7 @@ impl Table {
                 && self.head[c].1
                 && before_last + length(&last.0) > width
             {
-                let mut pieces = wrap(&last.0, width.saturating_sub(before_last).max(24)).into_iter();
+                let mut pieces = wrap(&last.0, width.saturating_sub(before_last).max(20)).into_iter();
                 let ink = last.1;
                 *last = Cell(pieces.next().unwrap_or_default(), ink);
                 rest = pieces.map(|piece| format!("{:before_last$}{}", "", ink.on(colour, &piece))).collect();

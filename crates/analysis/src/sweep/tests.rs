@@ -132,6 +132,8 @@ fn clients_that_queue_in_front_of_a_fixed_number_of_servers() {
     let peak = reading.peak.unwrap();
     assert!(peak.clients_low == 16 && close(peak.per_second.value, 800.0, 0.02), "{peak:?}");
     assert_eq!(reading.shape, Some(Shape::Queueing));
+    let level = reading.level.unwrap();
+    assert_eq!((level.clients_low, level.clients_high), (16, 256), "{level:?}");
     assert!(reading.usl.is_none() && reading.usl_refused.unwrap().contains("another law"));
     // p99 is 1.2 times the mean of N / 800 s
     let saturation = reading.saturation.unwrap();
@@ -141,6 +143,21 @@ fn clients_that_queue_in_front_of_a_fixed_number_of_servers() {
     let saturation = read(run).saturation.unwrap();
     assert_eq!((saturation.clients, saturation.missed_at), (64, Some(128)));
     assert!(!saturation.confirmed && close(saturation.p99_ms, 96.0, 0.01), "{saturation:?}");
+}
+
+#[test]
+fn clients_that_queue_although_fewer_of_them_got_more() {
+    // as with a pooler that is busy enough to take CPU from the server once all of its clients wait
+    let law = |n: f64| if n <= 64.0 { 480.0 * n.min(64.0) } else { 25_500.0 };
+    let reading = read(swept(&[8, 64, 500, 2_000, 5_000], 1, 0.01, law));
+    assert_eq!(reading.shape, Some(Shape::Queueing));
+    let level = reading.level.unwrap();
+    assert_eq!((level.clients_low, level.clients_high), (500, 5_000), "{level:?}");
+    assert!(close(level.per_second.value, 25_500.0, 0.02), "{level:?}");
+    assert_eq!(reading.peak.unwrap().clients, 64);
+    // a slow fall is one all the same
+    let reading = read(swept(&[8, 64, 500, 600, 700], 1, 0.01, law));
+    assert_eq!((reading.shape, reading.level), (Some(Shape::Falling), None));
 }
 
 #[test]
