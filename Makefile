@@ -35,6 +35,10 @@ report-check: build setup-test
 	$(TARGET)/release/plimsoll sweep tcp://127.0.0.1:7000 ws://127.0.0.1:7080/ws --serve -c 1..64 --warm-up 200ms \
 		--measure 500ms --quiet --html $(TARGET)/sweep-check.html
 	scripts/check-report.sh $(TARGET)/sweep-check.html verdict sweep limits cost latency time where
+	targets/redis.sh start 16399 && \
+		{ $(TARGET)/release/plimsoll churn redis://127.0.0.1:16399 --min-pool 0,5 --burst 10 --idle 500ms --bursts 2 \
+			--quiet --html $(TARGET)/churn-check.html; code=$$?; targets/redis.sh stop 16399; exit $$code; }
+	scripts/check-report.sh $(TARGET)/churn-check.html verdict churn advice price limits where
 
 bench: build ## measure against the floor; prints the table of the README
 	scripts/bench.py

@@ -1,6 +1,7 @@
 //! What is a connection told to do, beside showing that it lives?
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -82,11 +83,67 @@ pub enum CallKind {
     Bidirectional,
 }
 
-/// One header of a call. The value may be a secret: a stored result only says that there was one.
+/// One header field of a call or a request. The value may be a secret: a stored result only says that there was one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Metadata {
     /// In lower case, as HTTP/2 has it.
     pub name: String,
     /// As it is sent.
     pub value: Password,
+}
+
+/// Fields by which HTTP tells where a message ends and what the connection is: they are the driver's.
+const FRAMING: [&str; 6] = [
+    "connection",
+    "content-length",
+    "transfer-encoding",
+    "upgrade",
+    "sec-websocket-key",
+    "sec-websocket-version",
+];
+
+impl FromStr for Metadata {
+    type Err = String;
+
+    /// Reads `name=value` (RFC 9110, section 5.1 and 5.5): a token, and a value on one line.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) =
+            text.split_once('=').ok_or("it has no =; write it as 'authorization=Bearer TOKEN'")?;
+        let name = name.trim().to_ascii_lowercase();
+        let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return Err(format!("{name:?} is no name of a header field"));
+        }
+        if FRAMING.contains(&name.as_str()) {
+            return Err(format!(
+                "{name} is not yours to set: it says where a message ends, or what the connection is"
+            ));
+        }
+        if value.bytes().any(|b| b != b'\t' && b.is_ascii_control()) {
+            return Err(format!("the value of {name} holds a control character"));
+        }
+        Ok(Self { name, value: value.trim().to_owned().into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_field_is_a_pair_on_one_line() {
+        let read = |text: &str| text.parse::<Metadata>();
+        let pair = read("Authorization= Bearer a=b ").unwrap();
+        assert_eq!((pair.name.as_str(), pair.value.reveal()), ("authorization", "Bearer a=b"));
+        for (text, why) in [
+            ("authorization", "no ="),
+            ("=x", "no name"),
+            ("a b=x", "no name"),
+            ("x=a\r\nHost: b", "control character"),
+            ("Content-Length=5", "not yours"),
+        ] {
+            let said = read(text).unwrap_err();
+            assert!(said.contains(why), "{text:?}: {said}");
+        }
+    }
 }

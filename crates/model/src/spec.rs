@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::churn::ChurnSpec;
-use crate::operation::Operation;
+use crate::operation::{Metadata, Operation};
 use crate::storm::StormSpec;
 use crate::sweep::SweepSpec;
 use crate::talk::TalkSpec;
@@ -39,6 +39,9 @@ pub struct Spec {
     pub send: Option<String>,
     /// What the answer to `send` must start with.
     pub expect: Option<String>,
+    /// Header fields of each request over http, ws and sse, beside those that HTTP asks for, or in their place.
+    #[serde(default)]
+    pub headers: Vec<Metadata>,
     /// Certificate authority to trust besides the system's, as a PEM file.
     pub ca: Option<String>,
     /// Do not check the server's certificate.
@@ -81,6 +84,7 @@ impl Spec {
             workers: None,
             send: None,
             expect: None,
+            headers: Vec::new(),
             ca: None,
             insecure: false,
             serve: false,

@@ -20,19 +20,9 @@ pub(crate) struct CallArgs {
     #[arg(long, value_name = "SERVICE/METHOD", env = "PLIMSOLL_CALL")]
     pub(crate) call: Option<String>,
 
-    /// What --call sends: its request as JSON, or a file that has it
-    #[arg(long, value_name = "JSON|@FILE", default_value = "{}", env = "PLIMSOLL_DATA", requires = "call")]
-    pub(crate) data: String,
-
-    /// What --call sends beside its request: 'authorization=Bearer TOKEN'; may be given again
-    #[arg(
-        long,
-        value_name = "NAME=VALUE",
-        env = "PLIMSOLL_METADATA",
-        hide_env_values = true,
-        requires = "call"
-    )]
-    pub(crate) metadata: Vec<String>,
+    /// What is sent: the request of --call as JSON, or over http the body of a POST; or a file that has it
+    #[arg(long, value_name = "TEXT|@FILE", env = "PLIMSOLL_DATA")]
+    pub(crate) data: Option<String>,
 
     /// If --call is bidirectional: streams that each connection keeps open
     #[arg(long, value_name = "N", default_value_t = 1, env = "PLIMSOLL_STREAMS", requires = "call")]
@@ -65,6 +55,10 @@ pub(crate) fn check(args: &CallArgs, target: &Target) -> Result<(), Failed> {
             target.scheme
         ))),
         Some(call) => names(call).map(|_| ()),
+        None if args.data.is_some() && target.scheme.plain() != Scheme::Http => Err(Failed::Usage(format!(
+            "--data is the request of a --call, or the body of a request over http, and the target is {}://",
+            target.scheme
+        ))),
         None => Ok(()),
     }
 }
@@ -72,17 +66,17 @@ pub(crate) fn check(args: &CallArgs, target: &Target) -> Result<(), Failed> {
 /// The call that is asked for, if one is; the server is asked what its service is like, unless a file says so.
 pub(crate) fn operation(
     args: &CallArgs,
+    metadata: &[Metadata],
     spec: &Spec,
     addresses: &[SocketAddr],
     ca_pem: Option<&str>,
 ) -> Result<Option<Operation>, Failed> {
     let Some(name) = &args.call else { return Ok(None) };
     let (service, method) = names(name)?;
-    let metadata = args.metadata.iter().map(|text| metadata(text)).collect::<Result<Vec<_>, _>>()?;
     let pool = if let Some(file) = &args.descriptor_set {
         descriptor_set(file)?
     } else if args.proto.is_empty() {
-        reflect::pool(spec, addresses, ca_pem, &metadata, service).map_err(Failed::CannotRun)?
+        reflect::pool(spec, addresses, ca_pem, metadata, service).map_err(Failed::CannotRun)?
     } else {
         compile(args)?
     };
@@ -100,9 +94,9 @@ pub(crate) fn operation(
     };
     let call = Call {
         path: format!("/{}/{}", method.parent_service().full_name(), method.name()),
-        request: request(&method.input(), &data(&args.data)?)?,
+        request: request(&method.input(), &json(args)?)?,
         kind,
-        metadata,
+        metadata: metadata.to_vec(),
         streams: args.streams,
     };
     let operation = Operation { call: Some(call), ..Operation::default() };
@@ -120,22 +114,18 @@ fn names(call: &str) -> Result<(&str, &str), Failed> {
         .ok_or_else(|| Failed::Usage(format!("--call {call:?}: write it as PACKAGE.SERVICE/METHOD")))
 }
 
-/// Reads `name=value`. Names are sent in lower case, as HTTP/2 has them.
-fn metadata(text: &str) -> Result<Metadata, Failed> {
-    let (name, value) = text.split_once('=').ok_or_else(|| {
-        Failed::Usage("--metadata has no =; write it as --metadata 'authorization=Bearer TOKEN'".to_owned())
-    })?;
-    Ok(Metadata { name: name.trim().to_ascii_lowercase(), value: value.to_owned().into() })
+/// What `--data` says, from a file if it starts with `@`.
+pub(crate) fn data(args: &CallArgs) -> Result<Option<String>, Failed> {
+    let Some(text) = &args.data else { return Ok(None) };
+    let Some(path) = text.strip_prefix('@') else { return Ok(Some(text.clone())) };
+    let read = std::fs::read_to_string(path);
+    read.map(Some).map_err(|e| Failed::CannotRun(format!("cannot read {path} of --data: {e}")))
 }
 
-/// What `--data` says, from a file if it starts with `@`.
-fn data(text: &str) -> Result<Value, Failed> {
-    let read = match text.strip_prefix('@') {
-        Some(path) => std::fs::read_to_string(path)
-            .map_err(|e| Failed::CannotRun(format!("cannot read {path} of --data: {e}")))?,
-        None => text.to_owned(),
-    };
-    serde_json::from_str(&read).map_err(|e| Failed::Usage(format!("--data is no JSON: {e}")))
+/// The same as the request of a call; without a word of it, one with nothing in it.
+fn json(args: &CallArgs) -> Result<Value, Failed> {
+    let text = data(args)?.unwrap_or_else(|| "{}".to_owned());
+    serde_json::from_str(&text).map_err(|e| Failed::Usage(format!("--data is no JSON: {e}")))
 }
 
 fn descriptor_set(file: &Path) -> Result<DescriptorPool, Failed> {
@@ -232,8 +222,7 @@ mod tests {
         std::fs::write(&file, FILE).unwrap();
         let args = CallArgs {
             call: Some("a.S/One".to_owned()),
-            data: "{}".to_owned(),
-            metadata: Vec::new(),
+            data: None,
             streams: 1,
             proto: vec![file],
             import_path: Vec::new(),
@@ -274,12 +263,5 @@ mod tests {
         let says = |service: &str, method: &str| find(&pool(), service, method).unwrap_err().to_string();
         assert_eq!(says("a.S", "Two"), "--call: a.S has no method Two; it has One, In");
         assert_eq!(says("S", "One"), "--call: there is no service S; there is a.S");
-    }
-
-    #[test]
-    fn metadata_is_a_pair() {
-        let pair = metadata("Authorization=Bearer a=b").unwrap();
-        assert_eq!((pair.name.as_str(), pair.value.reveal()), ("authorization", "Bearer a=b"));
-        assert!(metadata("authorization").is_err());
     }
 }

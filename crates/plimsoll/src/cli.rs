@@ -11,7 +11,7 @@ mod talk;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use model::units;
+use model::{Metadata, units};
 
 pub(crate) use ask::{DoctorArgs, Emit, FileArgs, LimitsArgs, ObserveArgs, ReportArgs};
 pub(crate) use churn::ChurnArgs;
@@ -97,6 +97,10 @@ pub(crate) struct RunArgs {
     /// tcp, tls: what the answer to --send must start with
     #[arg(long, value_name = "TEXT", env = "PLIMSOLL_EXPECT", requires = "send")]
     pub(crate) expect: Option<String>,
+
+    /// http, ws, sse: a header field of each request; grpc: of --call. 'authorization=Bearer TOKEN'; may be given again
+    #[arg(long, value_name = "NAME=VALUE", env = "PLIMSOLL_METADATA", hide_env_values = true)]
+    pub(crate) metadata: Vec<Metadata>,
 
     #[command(flatten)]
     pub(crate) sight: SightArgs,

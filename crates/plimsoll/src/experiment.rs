@@ -6,7 +6,7 @@ use std::thread;
 
 use analysis::threshold;
 use fleet::Stopper;
-use model::{RunResult, Spec, Target};
+use model::{RunResult, Scheme, Spec, Target};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::Failed;
@@ -38,6 +38,7 @@ pub(crate) fn common_spec(target: Target, connections: u64, args: &RunArgs) -> S
         workers: args.workers.0,
         send: args.send.clone(),
         expect: args.expect.clone(),
+        headers: if target.scheme.plain() == Scheme::Grpc { Vec::new() } else { args.metadata.clone() },
         ca: args.sight.ca.as_ref().map(|p| p.display().to_string()),
         insecure: args.sight.insecure,
         serve: args.serve,

@@ -16,7 +16,7 @@ use crate::conduct::{Conducted, Conductor};
 use crate::experiment::command_line;
 use crate::progress::Audience;
 use crate::serving::{self, Beside};
-use crate::{Failed, call, reach, sight};
+use crate::{Failed, call, operation, reach, sight};
 
 /// How many connections are asked for where none are named: as many as memory allows.
 pub(crate) const AS_MANY_AS_MEMORY_ALLOWS: u64 = 0;
@@ -45,6 +45,8 @@ impl Way {
     /// # Errors
     /// Whatever keeps the run from beginning.
     pub(crate) fn prepare(mut spec: Spec, args: &RunArgs, call: Option<&CallArgs>) -> Result<Self, Failed> {
+        let called = call.is_some_and(|call| call.call.is_some());
+        operation::check_headers(&spec.target, &args.metadata, called)?;
         if spec.serve {
             serving::check_served(&spec.target)?;
         }
@@ -65,10 +67,12 @@ impl Way {
         } else {
             None
         };
-        if let Some(operation) =
-            call.map(|c| call::operation(c, &spec, &addresses, ca_pem.as_deref())).transpose()?
-        {
-            spec.operation = operation.or(spec.operation);
+        if let Some(asked) = call {
+            let called = call::operation(asked, &args.metadata, &spec, &addresses, ca_pem.as_deref())?;
+            spec.operation = match called {
+                Some(called) => Some(called),
+                None => operation::with_body(&spec.target, spec.operation.take(), asked)?,
+            };
         }
 
         let mut eyes = sight::eyes(&args.sight, &spec.target, &addresses)?;

@@ -1,8 +1,9 @@
 //! What do the heads of HTTP/1.1 messages say? Shared by http, ws, sse and the serving side.
 
 use httparse::{EMPTY_HEADER, Header, Status};
-use model::{Failure, FailureKind, Target};
+use model::{Failure, FailureKind, Metadata};
 
+use crate::Plan;
 use crate::body::Body;
 use crate::quote::{against_protocol, quote};
 
@@ -176,12 +177,13 @@ fn not_http(bytes: &[u8], error: httparse::Error) -> Failure {
 }
 
 /// A GET for the target's path with the given further lines, up to but without the empty line at its end.
-pub(crate) fn get(target: &Target, lines: &[&str]) -> Vec<u8> {
-    request("GET", &target.path, target, lines)
+pub(crate) fn get(plan: &Plan, lines: &[&str]) -> Vec<u8> {
+    request("GET", &plan.target.path, plan, lines)
 }
 
 /// The same with any method and path (RFC 9112, section 3).
-pub(crate) fn request(method: &str, path: &str, target: &Target, lines: &[&str]) -> Vec<u8> {
+pub(crate) fn request(method: &str, path: &str, plan: &Plan, lines: &[&str]) -> Vec<u8> {
+    let target = &plan.target;
     let mut escaped = String::with_capacity(path.len());
     for byte in path.bytes() {
         // A URL as people write it may hold characters that a request line must not (RFC 3986, section 2).
@@ -197,20 +199,42 @@ pub(crate) fn request(method: &str, path: &str, target: &Target, lines: &[&str])
     {
         host.truncate(at);
     }
-    let mut head = format!("{method} {escaped} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {AGENT}\r\n");
-    for line in lines {
+    let (host, agent) = (format!("Host: {host}"), format!("User-Agent: {AGENT}"));
+    let mut head = format!("{method} {escaped} HTTP/1.1\r\n");
+    let given = |line: &str| {
+        let name = line.split(':').next().unwrap_or_default();
+        plan.headers.iter().any(|field| field.name.eq_ignore_ascii_case(name))
+    };
+    for line in [host.as_str(), &agent].iter().chain(lines).filter(|line| !given(line)) {
         head.push_str(line);
         head.push_str("\r\n");
+    }
+    for Metadata { name, value } in &plan.headers {
+        head.push_str(&format!("{name}: {}\r\n", value.reveal()));
     }
     head.into_bytes()
 }
 
 #[cfg(test)]
 mod tests {
+    use model::Target;
+
     use super::*;
 
     fn body(wire: &str) -> Result<Body, Failure> {
         Head::read(wire.as_bytes()).unwrap().unwrap().body()
+    }
+
+    #[test]
+    fn fields_that_are_given_come_beside_our_own_or_in_their_place() {
+        let field = |text: &str| text.parse::<Metadata>().unwrap();
+        let mut plan = Plan::to(Target::parse("http://h/a").unwrap());
+        plan.headers = vec![field("Authorization=Bearer x"), field("host=shop.example"), field("accept=*")];
+        let request = String::from_utf8(get(&plan, &["Accept: */*"])).unwrap();
+        let agent = format!("User-Agent: {AGENT}");
+        let lines: Vec<&str> = request.lines().collect();
+        let given = ["authorization: Bearer x", "host: shop.example", "accept: *"];
+        assert_eq!(lines, [&["GET /a HTTP/1.1", agent.as_str()][..], &given].concat());
     }
 
     #[test]
@@ -262,7 +286,8 @@ mod tests {
 
     #[test]
     fn requests() {
-        let written = |url: &str| String::from_utf8(get(&Target::parse(url).unwrap(), &["A: b"])).unwrap();
+        let written =
+            |url: &str| String::from_utf8(get(&Plan::to(Target::parse(url).unwrap()), &["A: b"])).unwrap();
         assert_eq!(
             written("http://[::1]/é?q"),
             format!("GET /%C3%A9?q HTTP/1.1\r\nHost: [::1]\r\nUser-Agent: {AGENT}\r\nA: b\r\n")

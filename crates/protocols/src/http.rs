@@ -40,12 +40,12 @@ impl Driver for KeepAlive {
         heartbeat: "A GET of the URL's path; any 2xx or 3xx answer counts once its body is complete.",
         beats: Beats::Asked,
         operation: Some(
-            "A GET of the URL's path, or the text as METHOD /path or METHOD /path BODY; any 2xx or 3xx answer counts once its body is complete.",
+            "A GET of the URL's path, or the text as METHOD /path or METHOD /path BODY, or a POST of what --data says; any 2xx or 3xx answer counts once its body is complete.",
         ),
     };
 
     fn new(plan: &Plan) -> Self {
-        let mut request = head::get(&plan.target, &["Accept: */*"]);
+        let mut request = head::get(plan, &["Accept: */*"]);
         request.extend_from_slice(b"\r\n");
         let text = plan.operation.as_ref().and_then(|o| o.text.as_deref());
         let call = text.and_then(Call::read);
@@ -91,7 +91,7 @@ impl<'a> Call<'a> {
             if json { "Content-Type: application/json" } else { "Content-Type: text/plain; charset=utf-8" };
         let mut lines = vec!["Accept: */*"];
         lines.extend(length.as_deref().into_iter().flat_map(|length| [kind, length]));
-        let mut request = head::request(self.method, self.path, &plan.target, &lines);
+        let mut request = head::request(self.method, self.path, plan, &lines);
         request.extend_from_slice(b"\r\n");
         request.extend_from_slice(self.body.unwrap_or_default().as_bytes());
         request

@@ -39,7 +39,7 @@ pub use quote::quote;
 
 use std::hash::{BuildHasher as _, RandomState};
 
-use model::{Operation, Scheme, Spec, Target};
+use model::{Metadata, Operation, Scheme, Spec, Target};
 
 /// What a driver is made from.
 #[derive(Debug, Clone)]
@@ -50,6 +50,8 @@ pub struct Plan {
     pub send: Option<Vec<u8>>,
     /// What its answer must start with.
     pub expect: Option<Vec<u8>>,
+    /// Header fields of each request over HTTP/1.1, beside the driver's own or in their place.
+    pub headers: Vec<Metadata>,
     /// The longest that a held connection will say nothing; `None`: there are no heartbeats, it may be for good.
     pub silence_seconds: Option<f64>,
     /// The real operation that connections will be told to carry out; `None`: they only beat.
@@ -69,6 +71,7 @@ impl Plan {
             target,
             send: None,
             expect: None,
+            headers: Vec::new(),
             silence_seconds: None,
             operation: None,
             salt: 0,
@@ -83,6 +86,7 @@ impl Plan {
             target: spec.target.clone(),
             send: spec.send.as_deref().map(unescape),
             expect: spec.expect.as_deref().map(unescape),
+            headers: spec.headers.clone(),
             // a heartbeat that is late within the patience is no failure: no server should be told to make it one
             silence_seconds: spec.heartbeat_seconds.map(|interval| interval + spec.patience_seconds),
             operation: spec.operation.clone(),

@@ -84,7 +84,7 @@ impl Driver for EventStream {
     };
 
     fn new(plan: &Plan) -> Self {
-        let mut request = head::get(&plan.target, &["Accept: text/event-stream", "Cache-Control: no-cache"]);
+        let mut request = head::get(plan, &["Accept: text/event-stream", "Cache-Control: no-cache"]);
         request.extend_from_slice(b"\r\n");
         Self { request }
     }

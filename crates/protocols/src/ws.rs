@@ -71,10 +71,8 @@ impl Driver for WebSocket {
     };
 
     fn new(plan: &Plan) -> Self {
-        let mut request = head::get(
-            &plan.target,
-            &["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"],
-        );
+        let mut request =
+            head::get(plan, &["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"]);
         request.extend_from_slice(b"Sec-WebSocket-Key: ");
         let text = plan.operation.as_ref().and_then(|o| o.text.clone());
         Self { request, text, nonces: Nonces::default() }

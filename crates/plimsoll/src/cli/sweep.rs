@@ -17,6 +17,7 @@ Examples:
       --script single.sql -c 8..1000 --html sweep.html
   plimsoll sweep redis://127.0.0.1 --message 'GET greeting' -c auto..500
   plimsoll sweep http://127.0.0.1:8080/ -c 64 --rate 5000/s --arrivals poisson
+  plimsoll sweep http://127.0.0.1:8080/orders --data @order.json --metadata 'authorization=Bearer TOKEN' -c 8..256
 
 -c takes client counts (8,16,32), a range that doubles (8..1000), or auto..1000: a range that doubles, and then more
 counts around the peak. At each count all clients connect, work for --warm-up, and are measured for --measure.

@@ -1,6 +1,7 @@
 //! Does it hold on servers that we did not write, and does it find out what they cost and which processes they are?
 
 use crate::harness::{Stranger, hold, port, trusted};
+use crate::sweep::{points, sweep};
 use model::result::Status;
 use model::{FailureKind, RunResult};
 
@@ -23,6 +24,17 @@ fn holds(url: &str, n: u64, more: &[&str]) -> RunResult {
     result
 }
 
+/// Lets four clients do real work on it, which each of them must get done.
+fn works(url: &str, more: &[&str]) {
+    let ended = sweep(&[&[url, "-c", "4", "--warm-up", "100ms", "--measure", "400ms"], more].concat());
+    // Four clients that never rest may fill the generator's CPU as well as the server's.
+    assert!([0, 4].contains(&ended.code), "{url}: {}", ended.said());
+    let result = ended.result();
+    let [point] = points(&result) else { panic!("{}", ended.said()) };
+    assert_eq!((point.connected, point.served, point.lost), (4, 4, 0), "{url}: {point:?}");
+    assert!(point.operations >= 4 && result.connections.failed_total() == 0, "{url}: {point:?}");
+}
+
 /// The names of the target's processes with their roles, sorted.
 fn processes(result: &RunResult) -> Vec<(&str, &str)> {
     let mut all: Vec<_> =
@@ -40,6 +52,7 @@ fn five_thousand_http_connections_are_held_on_nginx() {
     assert_eq!(seen.len(), 3, "a master and two workers: {seen:?}");
     assert!(seen.iter().all(|(name, _)| *name == "nginx"), "{seen:?}");
     assert!(seen.iter().filter(|(_, role)| *role == "listens").count() >= 2, "{seen:?}");
+    works(&format!("http://127.0.0.1:{}/", nginx.port), &[]);
 }
 
 #[test]
@@ -60,17 +73,21 @@ fn phases(result: &RunResult) -> Vec<&str> {
 #[test]
 fn two_thousand_clients_are_held_on_redis() {
     let Some(redis) = Stranger::start("redis") else { return };
-    let result = holds(&format!("redis://127.0.0.1:{}", redis.port), 2_000, &[]);
+    let url = format!("redis://127.0.0.1:{}", redis.port);
+    let result = holds(&url, 2_000, &[]);
     assert_eq!(processes(&result), [("redis-server", "listens")]);
     assert_eq!(phases(&result), ["ready", "tcp", "upgrade"]);
+    works(&url, &["--message", "SET greeting hello\nGET greeting"]);
 }
 
 #[test]
 fn two_thousand_clients_are_held_on_nats() {
     let Some(nats) = Stranger::start("nats") else { return };
-    let result = holds(&format!("nats://127.0.0.1:{}", nats.port), 2_000, &[]);
+    let url = format!("nats://127.0.0.1:{}", nats.port);
+    let result = holds(&url, 2_000, &[]);
     assert_eq!(processes(&result), [("nats-server", "listens")]);
     assert_eq!(phases(&result), ["ready", "tcp", "upgrade"]);
+    works(&url, &["--message", "hello"]);
 }
 
 #[test]
@@ -99,6 +116,7 @@ fn two_thousand_sessions_are_held_on_mosquitto() {
         let result = holds(&url, 2_000, &[]);
         assert_eq!(processes(&result), [("mosquitto", "listens")]);
         assert_eq!(phases(&result), ["ready", "tcp", "upgrade"]);
+        works(&format!("{url}&qos=1"), &[]);
     }
 }
 
@@ -151,6 +169,7 @@ fn five_hundred_clients_are_held_on_ferretdb() {
     assert!((5e3..500e3).contains(&cost.value), "a goroutine and its buffers for each: {cost:?}");
     assert_eq!(processes(&result), [("ferretdb", "listens")]);
     assert_eq!(phases(&result), ["auth", "ready", "tcp", "upgrade"]);
+    works(&url, &["--message", r#"{"find": "orders", "filter": {"n": 1}, "limit": 1}"#]);
 
     let few = ["-c", "50", "--stages", "1", "--hold", "1s", "--heartbeat", "500ms"];
     let refused = hold(&url.replace("sword", "plough"), &few);
@@ -256,6 +275,7 @@ fn five_hundred_clients_are_held_on_ignite() {
     let descriptors = result.cost.target.descriptors_per_connection.expect("its descriptors are seen");
     assert!((descriptors.value - 1.0).abs() < 0.01, "{descriptors:?}");
     assert_eq!(processes(&result), [("java", "listens")]);
+    works(&url, &["--message", "SELECT 1 + 1"]);
     asks_for_a_password(&ignite, "ignite");
 }
 
@@ -306,6 +326,10 @@ fn a_service_that_describes_itself_is_called() {
         hold(&url, &[&flags[..], &call, more].concat())
     };
     calls("StreamingOutputCall", &[]).expect_code(0);
+    works(
+        &url,
+        &["--call", "grpc.testing.TestService/UnaryCall", "--metadata", "authorization=Bearer swordfish"],
+    );
     calls("FullDuplexCall", &["--streams", "3"]).expect_code(0);
     let ended = calls("UnaryCall", &["--metadata", "authorization=Bearer swordfish"]);
     ended.expect_code(0);

@@ -1,10 +1,11 @@
 //! Are clients measured at work, at each count and on each way, and is it told when they could not be served?
 
+use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::harness::{
-    Ended, Going, Node, PLIMSOLL, SOON, alone, directory, established_to, port, signal, start_command,
+    Ended, Going, Node, PLIMSOLL, SOON, alone, directory, established_to, port, signal, start_command, tool,
     trusted, wait_until,
 };
 use model::FailureKind;
@@ -79,6 +80,57 @@ fn an_open_loop_keeps_its_rate_whatever_the_count_of_clients() {
             assert!((1_800..2_200).contains(&point.operations), "{arrivals}: {point:?}");
             assert!(point.unmet < Some(20), "{arrivals}: {:?}", point.unmet);
         }
+    }
+}
+
+/// An API that wants a login and an order, and answers only to those who bring both.
+const SHOP: &str = "
+import http.server, json, sys
+class Shop(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers['Content-Length']))
+        known = self.headers['Authorization'] == 'Bearer secret' and self.headers['Host'] == 'shop.example'
+        ordered = self.path == '/orders?x=1' and json.loads(body) == {'n': 1}
+        json_said = self.headers['Content-Type'] == 'application/json'
+        self.send_response(201 if known and ordered and json_said else 403)
+        self.send_header('Content-Length', '0')
+        self.end_headers()
+    def log_message(self, *args):
+        pass
+http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), Shop).serve_forever()
+";
+
+#[test]
+fn an_api_gets_the_body_and_the_header_fields_that_it_wants() {
+    let port = port();
+    let mut command = tool("python3");
+    command.args(["-c", SHOP, &port.to_string()]);
+    let _shop = start_command(directory(), command);
+    wait_until("the shop opens", SOON, || TcpStream::connect(("127.0.0.1", port)).ok());
+    let url = format!("http://127.0.0.1:{port}/orders?x=1");
+    let fields = ["--metadata", "Authorization=Bearer secret", "--metadata", "host=shop.example"];
+    let order = ["-c", "1,4", "--data", "{\"n\": 1}"];
+    let ended = sweep(&[&[url.as_str()], &order[..], &fields, &SHORT].concat());
+    assert!([0, 4].contains(&ended.code), "{}", ended.said());
+    let result = ended.result();
+    assert!(points(&result).iter().all(|p| p.served == p.clients && p.operations > 0), "{}", ended.said());
+    let shown = std::fs::read_to_string(ended.file()).expect("the result");
+    assert!(!shown.contains("Bearer secret") && shown.contains("authorization"), "the login is a secret");
+    // without the login
+    let refused = sweep(&[&[url.as_str()], &order[..], &fields[2..], &SHORT].concat());
+    refused.expect_code(3);
+    refused.expect_words(&["403"]);
+    for (words, said) in [
+        (&["redis://127.0.0.1:9", "--metadata", "a=b"][..], "is a header field of http, ws, sse and grpc"),
+        (&["grpc://127.0.0.1:9", "--metadata", "a=b"], "goes with a --call"),
+        (&["http://127.0.0.1:9", "--metadata", "content-length=5"], "not yours to set"),
+        (&["ws://127.0.0.1:9", "--data", "x"], "--data is the request of a --call, or the body"),
+        (&["http://127.0.0.1:9", "--message", "PUT /a b", "--data", "x"], "has a body already"),
+    ] {
+        let ended = sweep(words);
+        ended.expect_code(2);
+        ended.expect_words(&[said]);
     }
 }
 
