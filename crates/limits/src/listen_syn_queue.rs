@@ -66,6 +66,14 @@ impl Limit for ListenSynQueue {
     }
 }
 
+/// Whether far more SYNs were dropped here than at the accept queue. A full accept queue counts each SYN that it turns
+/// away, and so outnumbers what it leaves half-open; a few overflows are handshakes that ended at the same instant.
+pub(crate) fn outweighs_overflows(run: &RunResult) -> bool {
+    let drops = evidence::counted_rise(run, |tcp| tcp.request_queue_drops).unwrap_or(0);
+    let overflows = evidence::counted_rise(run, |tcp| tcp.listen_overflows).unwrap_or(0);
+    drops > 10 * overflows && harmed(run)
+}
+
 /// Whether connections timed out, or opened only after a SYN was sent again, in a stage in which SYNs were
 /// dropped.
 fn harmed(run: &RunResult) -> bool {
@@ -176,6 +184,11 @@ mod tests {
         run.stages[9].tcp.listen_overflows = Some(90);
         let run = testing::concluded(run);
         assert_eq!(run.verdict.first_limit.as_deref(), Some("listen.accept-queue"));
+        let mut run = run;
+        run.stages[9].tcp.request_queue_drops = Some(2_100);
+        run.stages[9].tcp.listen_overflows = Some(42);
+        let run = testing::concluded(run);
+        assert_eq!(run.verdict.first_limit.as_deref(), Some(ID), "{}", run.verdict.sentence);
     }
 
     #[test]

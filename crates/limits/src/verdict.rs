@@ -5,7 +5,8 @@ use model::result::{Finding, Purpose, Status, Verdict};
 use model::{FailureKind, RunResult, units};
 
 use crate::{
-    churn, client_cpu, evidence, listen_accept_queue, nice, pooler_queue, storm, sweep, talk, warnings,
+    churn, client_cpu, evidence, listen_accept_queue, listen_syn_queue, nice, pooler_queue, storm, sweep,
+    talk, warnings,
 };
 
 /// Fills `verdict` and `warnings` from a run's `limits`; whatever stood there is replaced.
@@ -108,7 +109,9 @@ fn culprit<'a>(run: &'a RunResult, distrust: Option<&Distrust>) -> Option<&'a Fi
     crate::LIMITS.iter().map(|limit| limit.facts().id).find_map(|id| {
         let explains = match id {
             client_cpu::ID => false,
-            listen_accept_queue::ID => !died && listen_accept_queue::explains(run),
+            listen_accept_queue::ID => {
+                !died && listen_accept_queue::explains(run) && !listen_syn_queue::outweighs_overflows(run)
+            }
             // Every heartbeat may have come back, and yet nobody was served for a while.
             "server.stall" => !died,
             // They are hit only where clients waited for it, which may end well.
